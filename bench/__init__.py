@@ -1,0 +1,1 @@
+"""Load generators and reports: `borzoi bench`. They know the wire, not the server."""
