@@ -1,0 +1,1 @@
+"""The wire: bytes to values and back. Pure: no sockets, no files, no clock."""

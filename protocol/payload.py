@@ -1,0 +1,227 @@
+"""The small pieces that payloads are made of: numbers, texts, identifiers, optional partitions.
+
+PayloadReader walks over a memoryview that somebody else owns and copies only what becomes a
+value. Whatever is cut short, is not UTF-8 or carries an unknown discriminant is InvalidCommand;
+whatever can be read but breaks a rule of its layout is InvalidFormat. Bytes behind the last
+piece are nobody's business: old and foreign clients send some.
+
+The pack_ functions are the other direction and produce what the reader accepts.
+"""
+
+import struct
+from enum import IntEnum
+from typing import Final, TypeVar
+
+from borzoi.protocol.errors import (
+    InvalidCommand,
+    InvalidFormat,
+    InvalidIdentifier,
+    InvalidKeyValueLength,
+)
+from borzoi.protocol.identifiers import (
+    NAME_SIZE_MAX,
+    U32_MAX,
+    Balanced,
+    Consumer,
+    ConsumerKind,
+    Identifier,
+    MessagesKey,
+    PartitionId,
+    Partitioning,
+    PollingStrategy,
+    StrategyKind,
+)
+
+U16: Final = struct.Struct("<H")
+U32: Final = struct.Struct("<I")
+U64: Final = struct.Struct("<Q")
+F32: Final = struct.Struct("<f")
+
+# Identifier: kind u8 | length u8 | value
+NUMERIC: Final = 1
+STRING: Final = 2
+NUMERIC_SIZE: Final = 4
+NUMERIC_IDENTIFIER: Final = struct.Struct("<BBI")
+
+# Partitioning: kind u8 | length u8 | value
+BALANCED: Final = 1
+PARTITION_ID: Final = 2
+MESSAGES_KEY: Final = 3
+
+PRESENT: Final = 1
+OPTIONAL_PARTITION: Final = struct.Struct("<BI")  # flag, then the partition or 0
+STRATEGY: Final = struct.Struct("<BQ")  # kind, then an offset, a time or 0
+
+Enumeration = TypeVar("Enumeration", bound=IntEnum)
+
+
+class PayloadReader:
+    """A cursor over one payload. Every read moves it; a read that does not fit raises."""
+
+    __slots__ = ("_at", "_view")
+
+    def __init__(self, payload: memoryview) -> None:
+        self._view = payload
+        self._at = 0
+
+    @property
+    def at(self) -> int:
+        return self._at
+
+    @property
+    def remaining(self) -> int:
+        return len(self._view) - self._at
+
+    def require(self, size: int) -> None:
+        """Raise unless `size` more bytes are there; the cursor stays where it is."""
+        if self._at + size > len(self._view):
+            raise InvalidCommand("the payload is cut short")
+
+    def take(self, size: int) -> memoryview:
+        """The next `size` bytes, not copied."""
+        self.require(size)
+        start = self._at
+        self._at = start + size
+        return self._view[start : self._at]
+
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        """All fields of a layout that consists of whole numbers."""
+        start = self._at
+        end = start + layout.size
+        if end > len(self._view):
+            raise InvalidCommand("the payload is cut short")
+        self._at = end
+        return layout.unpack_from(self._view, start)
+
+    def u8(self) -> int:
+        start = self._at
+        if start >= len(self._view):
+            raise InvalidCommand("the payload is cut short")
+        self._at = start + 1
+        return self._view[start]
+
+    def u16(self) -> int:
+        return self.unpack(U16)[0]
+
+    def u32(self) -> int:
+        return self.unpack(U32)[0]
+
+    def u64(self) -> int:
+        return self.unpack(U64)[0]
+
+    def f32(self) -> float:
+        value: float = F32.unpack(self.take(F32.size))[0]
+        return value
+
+    def boolean(self) -> bool:
+        """Any byte but zero is true."""
+        return self.u8() != 0
+
+    def flag(self) -> bool:
+        """Is an optional part present? Only 1 says so."""
+        return self.u8() == PRESENT
+
+    def enumeration(self, kind: type[Enumeration]) -> Enumeration:
+        number = self.u8()
+        try:
+            return kind(number)
+        except ValueError:
+            raise InvalidCommand(f"{number} is no {kind.__name__}") from None
+
+    def text(self, size: int) -> str:
+        try:
+            return str(self.take(size), "utf-8")
+        except UnicodeDecodeError:
+            raise InvalidCommand("a text is not UTF-8") from None
+
+    def str8(self) -> str:
+        """A text of 1 to 255 bytes."""
+        size = self.u8()
+        if size == 0:
+            raise InvalidFormat("a text that must not be empty is empty")
+        return self.text(size)
+
+    def str32(self) -> str:
+        """A text of any length, possibly empty."""
+        return self.text(self.u32())
+
+    def identifier(self) -> Identifier:
+        kind = self.u8()
+        size = self.u8()
+        if kind == NUMERIC:
+            if size != NUMERIC_SIZE:
+                raise InvalidFormat(f"a numeric identifier of {size} bytes")
+            return self.u32()
+        if kind == STRING:
+            if size == 0:
+                raise InvalidFormat("an empty name as identifier")
+            return self.text(size)
+        raise InvalidCommand(f"identifier kind {kind}")
+
+    def consumer(self) -> Consumer:
+        return Consumer(self.enumeration(ConsumerKind), self.identifier())
+
+    def optional_partition(self) -> int | None:
+        flag, partition_id = self.unpack(OPTIONAL_PARTITION)
+        return partition_id if flag == PRESENT else None
+
+    def strategy(self) -> PollingStrategy:
+        number, value = self.unpack(STRATEGY)
+        try:
+            return PollingStrategy(StrategyKind(number), value)
+        except ValueError:
+            raise InvalidCommand(f"polling strategy {number}") from None
+
+
+def pack_str8(text: str) -> bytes:
+    encoded = text.encode()
+    if not 1 <= len(encoded) <= NAME_SIZE_MAX:
+        raise InvalidFormat(f"a text of {len(encoded)} bytes where 1 to {NAME_SIZE_MAX} fit")
+    return bytes((len(encoded),)) + encoded
+
+
+def pack_str32(text: str) -> bytes:
+    encoded = text.encode()
+    return U32.pack(len(encoded)) + encoded
+
+
+def pack_identifier(identifier: Identifier) -> bytes:
+    if isinstance(identifier, int):
+        if not 0 <= identifier <= U32_MAX:
+            raise InvalidIdentifier(f"{identifier} is not a u32")
+        return NUMERIC_IDENTIFIER.pack(NUMERIC, NUMERIC_SIZE, identifier)
+    # A name that SEND_MESSAGES let through although it is not UTF-8 goes back to its own bytes.
+    encoded = identifier.encode("utf-8", "surrogateescape")
+    if not 1 <= len(encoded) <= NAME_SIZE_MAX:
+        raise InvalidIdentifier(f"a name of {len(encoded)} bytes where 1 to {NAME_SIZE_MAX} fit")
+    return bytes((STRING, len(encoded))) + encoded
+
+
+def pack_identifiers(*identifiers: Identifier) -> bytes:
+    return b"".join(map(pack_identifier, identifiers))
+
+
+def pack_consumer(consumer: Consumer) -> bytes:
+    return bytes((consumer.kind,)) + pack_identifier(consumer.id)
+
+
+def pack_optional_partition(partition_id: int | None) -> bytes:
+    if partition_id is None:
+        return OPTIONAL_PARTITION.pack(0, 0)
+    return OPTIONAL_PARTITION.pack(PRESENT, partition_id)
+
+
+def pack_strategy(strategy: PollingStrategy) -> bytes:
+    return STRATEGY.pack(strategy.kind, strategy.value)
+
+
+def pack_partitioning(partitioning: Partitioning) -> bytes:
+    match partitioning:
+        case Balanced():
+            return bytes((BALANCED, 0))
+        case PartitionId(partition_id):
+            return NUMERIC_IDENTIFIER.pack(PARTITION_ID, NUMERIC_SIZE, partition_id)
+        case MessagesKey(key):
+            if len(key) > NAME_SIZE_MAX:
+                raise InvalidKeyValueLength(f"a key of {len(key)} bytes")
+            return bytes((MESSAGES_KEY, len(key))) + key
