@@ -1,0 +1,1 @@
+"""Which shard owns a partition, and the shared memory that shards talk through."""

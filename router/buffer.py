@@ -1,0 +1,63 @@
+"""A piece of memory with a count of those who still need it.
+
+Made by a pool (or by a receiver that found the pool empty) with one hold, which belongs to the
+one who asked. Everyone who keeps the bytes beyond the current call holds it and releases it
+exactly once; at zero the memory goes home and may be somebody else's at once. Lives in one
+process and one thread: a peer that the bytes are lent to does not count, the lender holds for it.
+
+Always: while holds > 0 nobody else gets these bytes. After the last release `view` is empty, so
+a late reader finds nothing instead of a stranger's message.
+"""
+
+from typing import Any, Final, Protocol
+
+_GONE: Final = memoryview(b"")
+
+
+class Home(Protocol):
+    """Where a buffer goes when nobody needs it any more."""
+
+    def take_back(self, buffer: "Buffer") -> None:
+        """Accept the memory of `buffer`, whose last hold is gone."""
+
+
+class Buffer:
+    """Bytes of an arena, or private bytes when `position` is None."""
+
+    __slots__ = ("capacity", "generation", "holds", "home", "length", "place", "position", "view")
+
+    def __init__(
+        self,
+        home: Home,
+        place: Any,
+        position: int | None,
+        capacity: int,
+        view: memoryview,
+        generation: int,
+    ) -> None:
+        """`place` is the home's own note of where the memory belongs, read by nobody else."""
+        self.home = home
+        self.place = place
+        # Offset in the arena; None: private memory that cannot be lent to a peer.
+        self.position = position
+        self.capacity = capacity
+        self.length = len(view)
+        self.view = view
+        # Of the arena's life. A descriptor that lends this buffer carries it.
+        self.generation = generation
+        self.holds = 1
+
+    def hold(self) -> "Buffer":
+        """One more who needs the bytes."""
+        assert self.holds > 0, "held a buffer that was already given back"
+        self.holds += 1
+        return self
+
+    def release(self) -> None:
+        """One fewer. At zero the memory goes home."""
+        holds = self.holds
+        assert holds > 0, "released a buffer more often than it was held"
+        self.holds = holds - 1
+        if holds == 1:
+            self.view = _GONE
+            self.home.take_back(self)

@@ -1,0 +1,37 @@
+"""The bell of a shard."""
+
+import os
+import select
+
+from borzoi.router.wake import Wake
+
+
+def is_ringing(wake: Wake) -> bool:
+    return bool(select.select([wake.fd], [], [], 0)[0])
+
+
+def test_rings_until_cleared_however_often_it_was_rung() -> None:
+    wake = Wake.create()
+    assert not is_ringing(wake)
+    assert not wake.clear()
+    wake.notify()
+    wake.notify()
+    assert is_ringing(wake)
+    assert wake.clear()
+    assert not is_ringing(wake)
+    assert not wake.clear()
+    wake.close()
+
+
+def test_a_full_counter_is_still_a_ring() -> None:
+    wake = Wake.create()
+    os.eventfd_write(wake.fd, (1 << 64) - 2)
+    wake.notify()
+    assert wake.clear()
+    wake.close()
+
+
+def test_is_not_inherited() -> None:
+    wake = Wake.create()
+    assert not os.get_inheritable(wake.fd)
+    wake.close()
