@@ -1,0 +1,62 @@
+"""The birth file of a partition directory: which life of the partition its files belong to.
+
+     0   birth u64      index of the metadata entry that created or last purged the partition
+     8   checksum u64   XXH3-64 of the bytes above
+
+Ids are reused and a purge starts at offset 0 again, so the path alone does not say whose
+messages lie there. The owner writes it before the first segment and changes it only when no
+segment is left; so whoever opens a segment and *then* finds the birth expected knows that the
+segment belongs to it. A directory of an older birth is thrown away: one flipped bit must not
+make it look older.
+"""
+
+import os
+import struct
+from typing import Final
+
+import xxhash
+
+from borzoi.storage.files import Files
+from borzoi.storage.layout import BIRTH_FILE
+from borzoi.storage.recovery_point import read_any_recovery_point
+
+BIRTH: Final = struct.Struct("<Q")
+SIZE: Final = 2 * BIRTH.size
+
+
+class BirthDamaged(Exception):
+    """The directory holds data of an unknown life. It must be neither served nor removed."""
+
+
+def birth_path(directory: str) -> str:
+    return os.path.join(directory, BIRTH_FILE)
+
+
+def read_birth(directory: str, files: Files) -> int | None:
+    """The birth of what lies in this directory, None when it never got one.
+
+    None means that the making of the directory was not finished, so nothing in it was ever
+    acknowledged as durable.
+    """
+    data = files.read_all(birth_path(directory), SIZE)
+    # Too short or all zeros: the power went before a sync, so the bytes never arrived.
+    if data is None or len(data) != SIZE or data == bytes(SIZE):
+        return None
+    if data == _encode(birth := BIRTH.unpack_from(data)[0]):
+        return int(birth)
+    # Only decay explains this, as the file is replaced as a whole. The number has a second home.
+    point = read_any_recovery_point(directory, files)
+    if point is None:
+        raise BirthDamaged(f"{birth_path(directory)} does not match its checksum")
+    return point.birth
+
+
+def write_birth(directory: str, birth: int, files: Files, *, durable: bool) -> None:
+    """Name the life that begins. Durable only if asked, and the name only after a sync of the
+    directory."""
+    files.replace(birth_path(directory), _encode(birth), durable=durable)
+
+
+def _encode(birth: int) -> bytes:
+    data = BIRTH.pack(birth)
+    return data + BIRTH.pack(xxhash.xxh3_64_intdigest(data))

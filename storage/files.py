@@ -1,0 +1,208 @@
+"""Every call that touches the disk, in one place.
+
+Storage code never calls `os` for files itself; it is handed a Files. The real one passes each
+call on. Tests hand in one that fails the nth call, writes short, or records what happened.
+Composed operations (write_all, write_atomically) are built from the primitives of the same
+object, so a failing primitive is met inside them as well.
+
+Stateless, so any thread may use it. Errors are OSError; callers turn them into what they mean.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+Path: TypeAlias = str | os.PathLike[str]
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+BUFFERS_PER_WRITE_MAX: Final = 1024  # IOV_MAX of Linux
+TEMPORARY_SUFFIX: Final = ".tmp"
+READ_SIZE: Final = 8 * 1024 * 1024
+
+
+class FileIdentity(NamedTuple):
+    """Which file a name led to. A file replaced by rename has another inode."""
+
+    device: int
+    inode: int
+
+
+class FileStatus(NamedTuple):
+    identity: FileIdentity
+    size: int
+
+
+class Files:
+    """The file system as storage sees it."""
+
+    def open(self, path: Path, flags: int, mode: int = FILE_MODE) -> int:
+        # A link planted inside the data directory must not lead a write somewhere else.
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        return os.pread(fd, size, position)
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> int:
+        return os.pwrite(fd, data, position)
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        return os.pwritev(fd, buffers, position)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def fsync_directory(self, path: Path) -> None:
+        """Make the names inside this directory durable, not the files they stand for."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def status(self, fd: int) -> FileStatus:
+        found = os.fstat(fd)
+        return FileStatus(FileIdentity(found.st_dev, found.st_ino), found.st_size)
+
+    def status_of(self, path: Path) -> FileStatus:
+        found = os.stat(path, follow_symlinks=False)
+        return FileStatus(FileIdentity(found.st_dev, found.st_ino), found.st_size)
+
+    def exists(self, path: Path) -> bool:
+        return os.path.lexists(path)
+
+    def listdir(self, path: Path) -> list[str]:
+        return os.listdir(path)
+
+    def makedirs(self, path: Path) -> None:
+        """Make the directory and all above it; fine when it is there already."""
+        # os.makedirs gives its mode to the last directory only, the rest would follow the umask.
+        missing = []
+        at = os.path.abspath(path)
+        while not os.path.isdir(at):
+            missing.append(at)
+            at = os.path.dirname(at)
+        for directory in reversed(missing):
+            self.mkdir(directory)
+
+    def mkdir(self, path: Path) -> None:
+        try:
+            os.mkdir(path, DIRECTORY_MODE)
+        except FileExistsError:
+            # Two workers may make the directories above their partitions at the same time.
+            if not os.path.isdir(path):
+                raise
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def rmdir(self, path: Path) -> None:
+        os.rmdir(path)
+
+    def rmtree(self, path: Path) -> None:
+        shutil.rmtree(path)
+
+    # What follows uses only the calls above.
+
+    def write_all(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        """Write all bytes of all buffers, back to back; return how many. Raises when it cannot.
+
+        With the kernel when it returns, not durable. After an error any part may be written.
+        """
+        total = 0
+        for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
+            group = buffers[start : start + BUFFERS_PER_WRITE_MAX]
+            group_size = sum(map(len, group))
+            written = self.pwritev(fd, group, position + total)
+            if written != group_size:
+                self._write_rest(fd, group, written, position + total)
+            total += group_size
+        return total
+
+    def read_all(self, path: Path, size_max: int) -> bytes | None:
+        """A whole small file, None when it is not there. A larger one is cut to size_max + 1."""
+        try:
+            fd = self.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            return self.pread(fd, size_max + 1, 0)
+        finally:
+            self.close(fd)
+
+    def read_whole(self, path: Path) -> bytes | None:
+        """A whole file of ours that does not grow meanwhile, None when it is not there."""
+        try:
+            fd = self.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            pieces = []
+            position = 0
+            while piece := self.pread(fd, READ_SIZE, position):
+                pieces.append(piece)
+                position += len(piece)
+            return b"".join(pieces)
+        finally:
+            self.close(fd)
+
+    def write_atomically(self, path: Path, data: Buffer) -> None:
+        """Replace a small file: after a crash it has its old or its new content, durably new
+        once this has returned."""
+        self.replace(path, data, durable=True)
+        self.fsync_directory(os.path.dirname(os.path.abspath(path)))
+
+    def replace(self, path: Path, data: Buffer, *, durable: bool) -> None:
+        """Put a file under its name in one step; not durable unless asked, nor its name ever."""
+        temporary = os.fspath(path) + TEMPORARY_SUFFIX
+        fd = self.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            self.write_all(fd, [data], 0)
+            if durable:
+                self.fsync(fd)
+        finally:
+            self.close(fd)
+        self.rename(temporary, path)
+
+    def unlink_if_there(self, path: Path) -> bool:
+        try:
+            self.unlink(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _write_rest(self, fd: int, group: Sequence[Buffer], written: int, position: int) -> None:
+        done = written
+        if written <= 0:
+            raise OSError(errno.ENOSPC, "the write took no bytes")
+        for buffer in group:
+            view = memoryview(buffer)
+            if written >= len(view):
+                written -= len(view)
+                continue
+            rest = view[written:]
+            written = 0
+            while rest:
+                taken = self.pwrite(fd, rest, position + done)
+                if taken <= 0:
+                    raise OSError(errno.ENOSPC, "the write took no bytes")
+                done += taken
+                rest = rest[taken:]

@@ -1,0 +1,140 @@
+"""Where everything lies below the data directory.
+
+    <root>/                                    mode 0700
+        info.json                              which format this directory has
+        state.messages                         the metadata log
+        clean-stop.<shard>                     only while the broker is stopped
+        backup/  logs/  runtime/  trash/
+        streams/<id>/topics/<id>/partitions/<id>/
+            birth                              which life of this partition the files belong to
+            recovery-point                     durable up to here
+            <20 digits>.log  <20 digits>.index named by the first offset inside
+            offsets/consumers/<id>  offsets/groups/<id>
+
+Only numbers reach a path, never names that users choose. Nothing here keeps state.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.storage.files import Files, Path
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+SEGMENT_DIGITS: Final = 20
+BIRTH_FILE: Final = "birth"
+RECOVERY_POINT_FILE: Final = "recovery-point"
+OFFSET_DIRECTORIES: Final = {
+    ConsumerKind.CONSUMER: os.path.join("offsets", "consumers"),
+    ConsumerKind.GROUP: os.path.join("offsets", "groups"),
+}
+CLEAN_STOP_PREFIX: Final = "clean-stop."
+
+# partitions, topic id, topics, stream id, streams, root: whoever makes a partition's directory
+# durable has to sync the names in all of these.
+LEVELS_ABOVE_PARTITION: Final = 6
+
+
+class PartitionDirectory(NamedTuple):
+    stream_id: int
+    topic_id: int
+    partition_id: int
+    path: str
+
+
+class DataLayout:
+    """The paths of one data directory."""
+
+    def __init__(
+        self,
+        root: Path,
+        stream_dir: str = "streams",
+        topic_dir: str = "topics",
+        partition_dir: str = "partitions",
+    ) -> None:
+        for name in (stream_dir, topic_dir, partition_dir):
+            if not name or name in (".", "..") or "/" in name or "\0" in name:
+                raise ValueError(f"a directory name is needed, not {name!r}")
+        self.root = os.path.abspath(root)
+        self._topic_dir = topic_dir
+        self._partition_dir = partition_dir
+        self.streams = os.path.join(self.root, stream_dir)
+        self.state_log = os.path.join(self.root, "state.messages")
+        self.info_file = os.path.join(self.root, "info.json")
+        self.runtime = os.path.join(self.root, "runtime")
+        self.logs = os.path.join(self.root, "logs")
+        self.backup = os.path.join(self.root, "backup")
+        self.trash = os.path.join(self.root, "trash")
+
+    def stream(self, stream_id: int) -> str:
+        return os.path.join(self.streams, str(stream_id))
+
+    def topic(self, stream_id: int, topic_id: int) -> str:
+        return os.path.join(self.stream(stream_id), self._topic_dir, str(topic_id))
+
+    def partition(self, stream_id: int, topic_id: int, partition_id: int) -> str:
+        topic = self.topic(stream_id, topic_id)
+        return os.path.join(topic, self._partition_dir, str(partition_id))
+
+    def clean_stop_file(self, shard: int) -> str:
+        return os.path.join(self.root, f"{CLEAN_STOP_PREFIX}{shard}")
+
+    def create_skeleton(self, files: Files) -> None:
+        """Make what every data directory has. Durable when it returns."""
+        for path in (self.root, self.streams, self.runtime, self.logs, self.backup, self.trash):
+            files.makedirs(path)
+        files.fsync_directory(self.root)
+        files.fsync_directory(os.path.dirname(self.root))
+
+    def stream_directories(self, files: Files) -> list[tuple[int, str]]:
+        return _numbered(files, self.streams)
+
+    def topic_directories(self, files: Files, stream_id: int) -> list[tuple[int, str]]:
+        return _numbered(files, os.path.join(self.stream(stream_id), self._topic_dir))
+
+    def partition_directories(self, files: Files) -> Iterator[PartitionDirectory]:
+        """Every partition that has a directory, in the order of the ids."""
+        for stream_id, _ in self.stream_directories(files):
+            for topic_id, topic in self.topic_directories(files, stream_id):
+                for partition_id, path in _numbered(
+                    files, os.path.join(topic, self._partition_dir)
+                ):
+                    yield PartitionDirectory(stream_id, topic_id, partition_id, path)
+
+
+def segment_name(first_offset: int) -> str:
+    return f"{first_offset:0{SEGMENT_DIGITS}d}"
+
+
+def log_path(directory: str, first_offset: int) -> str:
+    return os.path.join(directory, segment_name(first_offset) + LOG_SUFFIX)
+
+
+def index_path(directory: str, first_offset: int) -> str:
+    return os.path.join(directory, segment_name(first_offset) + INDEX_SUFFIX)
+
+
+def segment_first_offsets(names: list[str], suffix: str) -> list[int]:
+    """The segments among the names of a directory, in ascending order."""
+    stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+    return sorted(int(stem) for stem in stems if is_segment_name(stem))
+
+
+def is_segment_name(stem: str) -> bool:
+    return len(stem) == SEGMENT_DIGITS and stem.isascii() and stem.isdigit()
+
+
+def is_number(name: str) -> bool:
+    """Is this how we write a number? Another way to write it would name a second file."""
+    return name.isascii() and name.isdigit() and (name == "0" or name[0] != "0")
+
+
+def _numbered(files: Files, directory: str) -> list[tuple[int, str]]:
+    try:
+        names = files.listdir(directory)
+    except FileNotFoundError:
+        return []
+    numbers = sorted(int(name) for name in names if is_number(name))
+    return [(number, os.path.join(directory, str(number))) for number in numbers]

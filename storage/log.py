@@ -1,0 +1,374 @@
+"""The log of one partition, in the hands of its owner: the only one who writes these files.
+
+    stage(batch) ... stage(batch)   stamped in memory, offsets given out
+    write()                         with the kernel: survives the death of every process
+    sync()                          with the disk: survives a power cut
+    written                         what may be published after write() (or after sync())
+
+One thread of control calls everything here. Exceptions, for calls that wait for the disk: a
+plan from plan_sync() may be run by a thread while the owner stages and writes on; and
+save_recovery_point() may be called by a thread.
+
+Always: the files hold what `written` says, and possibly more behind it after a failed write,
+which is cut before the next one. write() appends the whole staged group or nothing.
+"""
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from borzoi.protocol.errors import (
+    CannotCreateSegmentLogFile,
+    CannotDeleteFile,
+    CannotSaveMessagesToSegment,
+    CannotSyncFile,
+    SegmentNotFound,
+)
+from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.files import Files
+from borzoi.storage.layout import index_path
+from borzoi.storage.log_directory import LogDirectory
+from borzoi.storage.log_sync import LogSync, SyncPlan
+from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.published import Published
+from borzoi.storage.recovery import EMPTY, Recovered, recover, repair_index
+from borzoi.storage.segment import SealedSegment
+from borzoi.storage.staging import StagedGroup
+
+__all__ = ["LogSettings", "PartitionLog", "SyncPlan"]
+
+
+class LogSettings(NamedTuple):
+    """What the config says about logs.
+
+    The last two are for whoever owns the log: publish only what is synced, and let readers
+    verify everything they return.
+    """
+
+    segment_size_max: int
+    sync_on_write: bool = False
+    validate_checksum: bool = False
+
+
+class PartitionLog:
+    """Appends to a partition and keeps its segments."""
+
+    def __init__(
+        self,
+        directory: str,
+        birth: int,
+        settings: LogSettings,
+        files: Files,
+        open_files: OpenFiles,
+        recovery: Recovered,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self.directory = directory
+        self.birth = birth
+        self.settings = settings
+        self.read_only = False
+        self.recovery = recovery
+        self._open_files = open_files
+        self._random_bytes = random_bytes
+        self._place = LogDirectory(directory, files, open_files, exists=recovery.has_directory)
+        self._sync = LogSync(self._place, list(recovery.unsynced), is_synced=recovery.is_synced)
+
+        self._sealed = recovery.sealed
+        self._sealed_size = sum(segment.size_bytes for segment in self._sealed)
+        self._end = recovery.end
+        self._trusted_from = recovery.trusted_from
+        self._has_active_files = recovery.has_active_files
+        self._staged = self._new_group()
+
+        self._must_cut = False
+        self._created_in_group: list[int] = []
+
+    @classmethod
+    def create(
+        cls,
+        directory: str,
+        birth: int,
+        settings: LogSettings,
+        files: Files,
+        *,
+        open_files: OpenFiles,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> "PartitionLog":
+        """A log that has no files yet; the first write makes them."""
+        return cls(directory, birth, settings, files, open_files, Recovered(), random_bytes)
+
+    @classmethod
+    def recover(
+        cls,
+        directory: str,
+        birth: int,
+        settings: LogSettings,
+        files: Files,
+        clean: CleanPartition | None = None,
+        *,
+        board: Published | None = None,
+        open_files: OpenFiles,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> "PartitionLog":
+        """The log that lies in the directory. The caller has compared its birth (read_birth)."""
+        recovery = recover(directory, birth, files, clean, board)
+        return cls(directory, birth, settings, files, open_files, recovery, random_bytes)
+
+    # What there is.
+
+    @property
+    def written(self) -> Published:
+        """Everything write() has appended so far."""
+        end = self._end
+        return Published(
+            self.birth,
+            self.first_offset,
+            end.next_offset,
+            end.segment,
+            end.position,
+            self.size_bytes,
+            self.segment_count,
+            self._trusted_from,
+        )
+
+    @property
+    def first_offset(self) -> int:
+        return self._sealed[0].first_offset if self._sealed else self._end.segment
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._sealed) + 1
+
+    @property
+    def size_bytes(self) -> int:
+        return self._sealed_size + self._end.position
+
+    @property
+    def sealed(self) -> tuple[SealedSegment, ...]:
+        """The segments retention may look at, oldest first."""
+        return tuple(self._sealed)
+
+    @property
+    def sealed_unsynced(self) -> tuple[int, ...]:
+        """First offsets of sealed segments that are not known to be on the disk."""
+        return tuple(self._sync.unsynced)
+
+    @property
+    def is_synced(self) -> bool:
+        """Would a power cut lose nothing of what is written?"""
+        return self._sync.is_synced
+
+    @property
+    def staged_bytes(self) -> int:
+        return self._staged.size_bytes
+
+    @property
+    def staged_messages(self) -> int:
+        return self._staged.message_count
+
+    def clean_partition(self, offsets_digest: int) -> CleanPartition:
+        """The row for the record of a clean stop, after the last sync."""
+        assert not self.staged_messages
+        end = self._end
+        return CleanPartition(
+            self.birth, end.segment, end.position, end.next_offset, end.index_size, offsets_digest
+        )
+
+    # Appending.
+
+    def stage(self, batch: memoryview, message_count: int, now_us: int) -> int:
+        """Stamp the batch in place and return its first offset.
+
+        The memory must stay untouched until write() has returned or raised.
+        """
+        self._check_writable()
+        return self._staged.add(batch, message_count, now_us)
+
+    def write(self) -> None:
+        """Append the staged batches: all of them, or none and CannotSaveMessagesToSegment.
+
+        With the kernel when it returns, durable only after sync().
+        """
+        group = self._staged
+        if not group.parts:
+            return
+        self._staged = self._new_group()
+        self._check_writable()
+        try:
+            if self._must_cut:
+                self._cut_back()
+            self._write_group(group)
+        except OSError as error:
+            self._must_cut = True
+            self._try_to_cut_back()
+            raise CannotSaveMessagesToSegment(f"{self.directory}: {error}") from error
+        self._has_active_files = True
+        self._sync.is_synced = False
+        for part in group.parts:
+            if part.sealed:
+                self._sealed.append(part.end.sealed())
+                self._sealed_size += part.end.position
+                self._sync.unsynced.append(part.end.segment)
+        self._end = group.end
+        self._staged = self._new_group()
+
+    def roll(self) -> None:
+        """Seal the active segment now, unless it is empty, and begin another."""
+        assert not self.staged_messages
+        if self._end.message_count:
+            self._staged.seal()
+            self.write()
+
+    def make_files(self) -> None:
+        """Make the directory and the empty first segment now instead of at the first write."""
+        assert not self._has_active_files
+        try:
+            self._place.make(self.birth)
+            self._place.make_segment(self._end.segment)
+        except OSError as error:
+            raise CannotCreateSegmentLogFile(f"{self.directory}: {error}") from error
+        self._has_active_files = True
+        self._sync.is_synced = False
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise CannotSaveMessagesToSegment(f"{self.directory} is read-only until a restart")
+
+    def _new_group(self) -> StagedGroup:
+        return StagedGroup(self._end, self.settings.segment_size_max, self._random_bytes)
+
+    def _write_group(self, group: StagedGroup) -> None:
+        self._created_in_group = []
+        self._place.make(self.birth)
+        for part in group.parts:
+            segment = part.start.segment
+            if segment != self._end.segment or not self._has_active_files:
+                self._created_in_group.append(segment)
+                self._place.make_segment(segment)
+            self._place.append(part)
+
+    def _try_to_cut_back(self) -> None:
+        try:
+            self._cut_back()
+        except OSError:
+            # The disk refuses even that. The next write begins with it, or does not begin.
+            return
+
+    def _cut_back(self) -> None:
+        """Make the files what `written` says they are.
+
+        Bytes of a refused group must go: a shorter group could be written over them, and
+        recovery would take what sticks out for messages.
+        """
+        while self._created_in_group:
+            self._place.unlink_segment(self._created_in_group[-1])
+            self._created_in_group.pop()
+        if self._has_active_files:
+            self._place.cut(self._end)
+        self._must_cut = False
+
+    # Durability.
+
+    def sync(self) -> None:
+        """Make everything written so far durable, or raise CannotSyncFile.
+
+        Waits for the disk. A thread may call it while the owner does nothing but stage().
+        """
+        plan = self.plan_sync()
+        if plan is not None:
+            self.run_sync(plan)
+            self.finish_sync(plan)
+
+    def plan_sync(self) -> SyncPlan | None:
+        """What a sync would have to do now, None when there is nothing."""
+        if self.read_only:
+            raise CannotSyncFile(f"{self.directory} is read-only until a restart")
+        if self._sync.is_synced or not self._place.exists:
+            return None
+        return self._sync.plan(self.birth, self._end, has_active_files=self._has_active_files)
+
+    def run_sync(self, plan: SyncPlan) -> None:
+        """Carry out a plan; the slow part, which a thread may do while the owner writes on."""
+        try:
+            self._sync.run(plan)
+        except OSError as error:
+            # The kernel may have dropped the pages it could not write and say so only once.
+            self.read_only = True
+            raise CannotSyncFile(f"{self.directory}: {error}") from error
+
+    def finish_sync(self, plan: SyncPlan) -> None:
+        """The owner takes note that a plan was carried out."""
+        if plan.point.birth == self.birth:
+            self._sync.finish(plan, self._end)
+
+    def save_recovery_point(self) -> None:
+        """Note durably how far the last finished sync got. Waits for the disk."""
+        try:
+            self._sync.save_recovery_point()
+        except OSError as error:
+            raise CannotSyncFile(f"{self.directory}: {error}") from error
+
+    # Deleting.
+
+    def delete_oldest(self, count: int) -> int:
+        """Remove up to `count` sealed segments from the front; return how many are gone.
+
+        Readers that have them mapped are not disturbed. Publish `written` before or after.
+        """
+        deleted = 0
+        while deleted < count and self._sealed:
+            oldest = self._sealed[0]
+            try:
+                self._place.unlink_segment(oldest.first_offset)
+            except OSError as error:
+                raise CannotDeleteFile(f"{self.directory}: {error}") from error
+            del self._sealed[0]
+            self._sealed_size -= oldest.size_bytes
+            if oldest.first_offset in self._sync.unsynced:
+                self._sync.unsynced.remove(oldest.first_offset)
+            deleted += 1
+        return deleted
+
+    def purge(self, new_birth: int) -> None:
+        """Begin the partition anew at offset 0. Durable when it returns; waits for the disk.
+
+        Nothing may be staged and no sync may be running. After an error, call it again.
+        """
+        assert not self.staged_messages
+        self._open_files.forget_below(self.directory)
+        try:
+            if self._place.files.exists(self.directory):
+                self._place.begin_life(new_birth)
+                self._has_active_files = True
+        except OSError as error:
+            self.read_only = True  # neither the old life nor the new one
+            raise CannotDeleteFile(f"{self.directory}: {error}") from error
+        self.birth = new_birth
+        self.read_only = self._must_cut = False
+        self._sealed, self._sealed_size = [], 0
+        self._end = EMPTY
+        self._trusted_from = 0
+        self._staged = self._new_group()
+        self._sync = LogSync(self._place, [], is_synced=True)
+
+    def repair_index(self, first_offset: int) -> list[str]:
+        """Check a sealed segment's index against its log and replace it if it is wrong.
+
+        For readers that met a message that does not verify: it may be the index that is wrong.
+        Reads the whole segment. The active segment has to be sealed first: roll().
+        """
+        first_offsets = [segment.first_offset for segment in self._sealed]
+        if first_offset not in first_offsets:
+            raise SegmentNotFound(f"{self.directory} has no sealed segment {first_offset}")
+        following = [*first_offsets, self._end.segment][first_offsets.index(first_offset) + 1]
+        self._place.open.forget(index_path(self.directory, first_offset))
+        try:
+            return repair_index(
+                self.directory, first_offset, following - first_offset, self._place.files
+            )
+        except OSError as error:
+            raise CannotSaveMessagesToSegment(f"{self.directory}: {error}") from error
+
+    def close(self) -> None:
+        """Let go of the files. Writes and syncs nothing, and nothing can be written any more."""
+        self._place.open.close(self.directory)

@@ -1,0 +1,94 @@
+"""Which of a log's files and names are not known to be on the disk yet.
+
+A sync has three steps, so that only the middle one, which waits for the disk, needs a thread:
+the owner plans, the thread runs the plan while the owner writes on, the owner takes note. What
+was written after the plan is not covered by it.
+"""
+
+from contextlib import suppress
+from typing import NamedTuple
+
+from borzoi.storage.layout import index_path, log_path
+from borzoi.storage.log_directory import LogDirectory
+from borzoi.storage.recovery_point import RecoveryPoint, write_recovery_point
+from borzoi.storage.segment import LogEnd
+
+
+class SyncPlan(NamedTuple):
+    """What has to be synced for everything written so far to be durable."""
+
+    point: RecoveryPoint  # reached when the plan has been carried out
+    sealed: tuple[int, ...]
+    creations: int
+    sealed_paths: tuple[str, ...]  # may be gone by then, deleted by retention
+    paths: tuple[str, ...]
+    directories: tuple[str, ...]
+
+
+class LogSync:
+    """What is durable of a log, for its owner."""
+
+    def __init__(self, directory: LogDirectory, unsynced: list[int], *, is_synced: bool) -> None:
+        self._directory = directory
+        self._creations_synced = directory.creations if is_synced else -1
+        self._all_names_synced = False
+        self._synced_point: RecoveryPoint | None = None
+        self._saved_point: RecoveryPoint | None = None
+        self.unsynced = unsynced  # sealed segments
+        self.is_synced = is_synced
+
+    def plan(self, birth: int, end: LogEnd, *, has_active_files: bool) -> SyncPlan:
+        directory = self._directory
+        # An index could be made again, but that of a sealed segment is never looked at closely.
+        sealed_paths = [
+            path(directory.path, segment)
+            for segment in self.unsynced
+            for path in (log_path, index_path)
+        ]
+        paths = [log_path(directory.path, end.segment)] if has_active_files else []
+        directories: list[str] = []
+        if directory.creations != self._creations_synced:
+            if not self._all_names_synced:
+                paths.append(directory.birth_file())
+            directories = directory.directories(all_above=not self._all_names_synced)
+        return SyncPlan(
+            RecoveryPoint(birth, end.segment, end.position, end.next_offset),
+            tuple(self.unsynced),
+            directory.creations,
+            tuple(sealed_paths),
+            tuple(paths),
+            tuple(directories),
+        )
+
+    def run(self, plan: SyncPlan) -> None:
+        """Wait for the disk. OSError when it did not take everything."""
+        for path in plan.sealed_paths:
+            with suppress(FileNotFoundError):
+                self._sync_file(path)
+        for path in plan.paths:
+            self._sync_file(path)
+        for directory in plan.directories:
+            self._directory.files.fsync_directory(directory)
+
+    def finish(self, plan: SyncPlan, end: LogEnd) -> None:
+        done = set(plan.sealed)
+        self.unsynced = [segment for segment in self.unsynced if segment not in done]
+        self._creations_synced = plan.creations
+        self._all_names_synced = self._all_names_synced or bool(plan.directories)
+        self._synced_point = plan.point
+        self.is_synced = (
+            (end.segment, end.position) == (plan.point.segment, plan.point.position)
+            and not self.unsynced
+            and self._directory.creations == plan.creations
+        )
+
+    def save_recovery_point(self) -> None:
+        """Note durably how far the last finished sync got, if that is news."""
+        point = self._synced_point
+        if point is not None and point != self._saved_point:
+            write_recovery_point(self._directory.path, point, self._directory.files)
+            self._saved_point = point
+
+    def _sync_file(self, path: str) -> None:
+        with self._directory.open.use(path) as fd:
+            self._directory.files.fdatasync(fd)

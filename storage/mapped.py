@@ -1,0 +1,83 @@
+"""Files seen through memory: read-only windows of a fixed size, mapped past the end of the file.
+
+Python's own mmap refuses to map past the end, keeps a descriptor per map, and cannot be closed
+while a slice of it waits in a socket. Here a growing file needs no new map until it outgrows
+the window, no descriptor stays open, and a window is unmapped when its last slice is gone.
+
+Touching a page behind the end of the file kills the process (SIGBUS). Whoever slices a window
+must know that the file is that long; PartitionReader does.
+"""
+
+import ctypes
+import mmap
+import os
+import weakref
+from collections import OrderedDict
+from typing import Final
+
+from borzoi.storage.files import FileIdentity
+
+WINDOW_SIZE: Final = 64 * 1024 * 1024
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int64,
+)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_MAP_FAILED: Final = ctypes.c_void_p(-1).value
+
+
+class MappedWindow:
+    """Bytes `start` to `start + size` of a file, as long as somebody holds `view` or a slice."""
+
+    def __init__(self, fd: int, start: int, size: int) -> None:
+        assert start % mmap.ALLOCATIONGRANULARITY == 0
+        address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, start)
+        if address == _MAP_FAILED:
+            number = ctypes.get_errno()
+            raise OSError(number, f"mmap: {os.strerror(number)}")
+        memory = (ctypes.c_char * size).from_address(address)
+        # Every slice keeps `memory` alive. Not at exit: a thread may still read by then.
+        weakref.finalize(memory, _libc.munmap, address, size).atexit = False
+        self.view = memoryview(memory).cast("B").toreadonly()
+
+
+class WindowCache:
+    """The windows used last, of all files. One thread of control uses it.
+
+    Keyed by inode, not by name: a name can get another file, and as long as a window is mapped
+    its inode cannot be given to another file.
+    """
+
+    def __init__(self, windows_max: int, window_size: int = WINDOW_SIZE) -> None:
+        assert windows_max >= 1
+        self._windows_max = windows_max
+        self.window_size = window_size
+        self._views: OrderedDict[tuple[FileIdentity, int], memoryview] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def get(self, file: FileIdentity, number: int) -> memoryview | None:
+        """The window of this number, if it is mapped."""
+        view = self._views.get((file, number))
+        if view is not None:
+            self._views.move_to_end((file, number))
+        return view
+
+    def map(self, file: FileIdentity, number: int, fd: int) -> memoryview:
+        """Map a window; the caller has made sure that `fd` is this file."""
+        view = MappedWindow(fd, number * self.window_size, self.window_size).view
+        self._views[file, number] = view
+        while len(self._views) > self._windows_max:
+            self._views.popitem(last=False)
+        return view
+
+    def clear(self) -> None:
+        self._views.clear()

@@ -1,0 +1,142 @@
+"""The open files of a worker, bounded: the ones used last stay open.
+
+Shared by all partitions of a worker. The loop uses it all the time, threads only to sync, so
+there is one lock, held for dictionary work and for the open call itself, never during a write
+or a sync. A file in use is never closed under its user: it is closed when the last one is done.
+
+Each user has a scope of its own. A partition may be deleted and its id, so its paths, given to
+another at once, while a thread still syncs the old one: what that thread opens late must not be
+taken for the new partition's file. A closed scope opens nothing.
+
+Always: at most `limit` files are open, plus those in use at this moment.
+"""
+
+import errno
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from borzoi.storage.files import Files
+
+OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE)
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    fd: int
+    users: int = 0
+    unwanted: bool = False
+
+
+class OpenFiles:
+    """File descriptors for reading and writing, by scope and path."""
+
+    def __init__(self, files: Files, limit: int) -> None:
+        assert limit >= 1
+        self._files = files
+        self._limit = limit
+        self._by_key: OrderedDict[tuple[int, str], _OpenFile] = OrderedDict()
+        self._scopes_made = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def scope(self) -> "OpenScope":
+        self._scopes_made += 1
+        return OpenScope(self, self._scopes_made)
+
+    def forget_below(self, directory: str) -> None:
+        """Forget every file in a directory and in the directories below it, of all scopes."""
+        prefix = os.path.join(directory, "")
+        with self._lock:
+            for key in [key for key in self._by_key if key[1].startswith(prefix)]:
+                self._drop(key)
+
+    def close(self) -> None:
+        self.forget_below("")
+
+    def acquire(self, key: tuple[int, str], create: bool) -> _OpenFile:
+        """For scopes: the file, to be released."""
+        with self._lock:
+            entry = self._by_key.get(key)
+            if entry is None:
+                entry = _OpenFile(self._open(key[1], create))
+                self._by_key[key] = entry
+            else:
+                self._by_key.move_to_end(key)
+            entry.users += 1
+            self._shrink(self._limit)
+            return entry
+
+    def release(self, entry: _OpenFile) -> None:
+        with self._lock:
+            entry.users -= 1
+            if entry.unwanted and entry.users == 0:
+                self._files.close(entry.fd)
+            else:
+                self._shrink(self._limit)
+
+    def forget(self, key: tuple[int, str]) -> None:
+        with self._lock:
+            self._drop(key)
+
+    def _drop(self, key: tuple[int, str]) -> None:
+        entry = self._by_key.pop(key, None)
+        if entry is None:
+            return
+        if entry.users == 0:
+            self._files.close(entry.fd)
+        else:
+            entry.unwanted = True
+
+    def _open(self, path: str, create: bool) -> int:
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        try:
+            return self._files.open(path, flags)
+        except OSError as error:
+            if error.errno not in OUT_OF_FILES or not self._by_key:
+                raise
+        # Sockets took the descriptors. Ours can be opened again later, theirs cannot.
+        self._shrink(len(self._by_key) // 2)
+        return self._files.open(path, flags)
+
+    def _shrink(self, limit: int) -> None:
+        if len(self._by_key) <= limit:
+            return
+        idle = [key for key, entry in self._by_key.items() if entry.users == 0]
+        for key in idle[: len(self._by_key) - limit]:
+            self._files.close(self._by_key.pop(key).fd)
+
+
+class OpenScope:
+    """The open files of one user, as long as it lives."""
+
+    def __init__(self, open_files: OpenFiles, number: int) -> None:
+        self._open_files = open_files
+        self._number = number
+        self._closed = False
+
+    @contextmanager
+    def use(self, path: str, *, create: bool = False) -> Iterator[int]:
+        """The file under this path, not closed before the block ends."""
+        if self._closed:
+            raise OSError(errno.EBADF, "the user of this file is gone", path)
+        entry = self._open_files.acquire((self._number, path), create)
+        try:
+            yield entry.fd
+        finally:
+            self._open_files.release(entry)
+
+    def forget(self, path: str) -> None:
+        """The name will stand for another file, or for none."""
+        self._open_files.forget((self._number, path))
+
+    def close(self, directory: str) -> None:
+        """No more files, and none left open below the directory, in whatever scope."""
+        self._closed = True
+        self._open_files.forget_below(directory)

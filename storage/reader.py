@@ -1,0 +1,269 @@
+"""Reading messages of a partition, in any process, straight from mapped files.
+
+Knows only what the owner has published and opens files read-only. By offset is arithmetic: the
+index has one entry per message. By time is a binary search. Returned views are slices of the
+map; they stay valid whatever happens to the files, purge included.
+
+The owner may roll, delete and purge at any moment. It writes a new birth only when no file of
+the old one is left; so files that were found *before* the birth expected was read are the right
+ones. That is confirmed once for each file found, before anything is returned.
+
+One thread of control uses a reader.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from borzoi.protocol.batch import scan_log
+from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum
+from borzoi.storage.birth import BirthDamaged, read_birth
+from borzoi.storage.files import Files
+from borzoi.storage.layout import LOG_SUFFIX, segment_first_offsets
+from borzoi.storage.mapped import WindowCache
+from borzoi.storage.published import Published
+from borzoi.storage.segment_view import ReadOnlyFiles, SegmentView, Stale, ends_in
+from borzoi.storage.verified import VerifiedOffsets
+
+T = TypeVar("T")
+
+
+class Slices(NamedTuple):
+    """Messages as they lie in the files: consecutive offsets, in a few contiguous runs."""
+
+    views: list[memoryview]
+    message_count: int
+    first_offset: int
+    size: int
+
+
+class PartitionReader:
+    """Reads one partition directory."""
+
+    def __init__(
+        self,
+        directory: str,
+        windows: WindowCache,
+        files: Files,
+        *,
+        validate_checksum: bool = False,
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._access = ReadOnlyFiles(files, windows)
+        self._validate_checksum = validate_checksum
+        self._known: Published | None = None
+        self._segments: list[SegmentView] = []
+        self._verified = VerifiedOffsets()
+
+    def read(self, published: Published, first_offset: int, count: int, bytes_max: int) -> Slices:
+        """Up to `count` messages from `first_offset` on, raised to the oldest there is.
+
+        At least one if there is any, even if it is larger than `bytes_max`. Ends early before
+        a damaged message; InvalidMessageChecksum if that is the first one wanted.
+        """
+        nothing = Slices([], 0, first_offset, 0)
+        if count <= 0 or first_offset >= published.next_offset:
+            return nothing
+        return self._attempt(
+            published, lambda: self._read(published, first_offset, count, bytes_max), nothing
+        )
+
+    def find_timestamp(self, published: Published, timestamp: int) -> int:
+        """The first offset whose time is not before `timestamp`, next_offset if there is none."""
+        if published.next_offset == published.first_offset:
+            return published.next_offset
+        return self._attempt(
+            published,
+            lambda: self._find_timestamp(published, timestamp),
+            published.next_offset,
+        )
+
+    def _attempt(self, published: Published, read: Callable[[], T], if_purged: T) -> T:
+        """Read; if the files have changed, look at the directory afresh and read once more."""
+        try:
+            found = read()
+            self._confirm_birth(published)
+            return found
+        except (Stale, FileNotFoundError):
+            self._known = None
+        try:
+            found = read()
+            self._confirm_birth(published)
+            return found
+        except (Stale, FileNotFoundError) as error:
+            self._known = None
+            if self._birth() != published.birth:
+                return if_purged
+            raise CannotReadMessage(f"{self._directory}: {error}") from error
+
+    def _confirm_birth(self, published: Published) -> None:
+        if self._access.found_unconfirmed:
+            if self._birth() != published.birth:
+                raise Stale(f"{self._directory} has another birth")
+            self._access.found_unconfirmed = False
+
+    def _birth(self) -> int | None:
+        try:
+            return read_birth(self._directory, self._files)
+        except BirthDamaged as error:
+            raise CannotReadMessage(str(error)) from error
+
+    # Which segments there are.
+
+    def _refresh(self, published: Published) -> list[SegmentView]:
+        known = self._known
+        if (
+            known is None
+            or known.active_segment != published.active_segment
+            or known.first_offset != published.first_offset
+            or known.birth != published.birth
+            # A worker died: its successor may have replaced indexes.
+            or known.trusted_from != published.trusted_from
+        ):
+            self._list_segments(published)
+            self._known = published
+        active = self._segments[-1]
+        if active.first_offset == published.active_segment:
+            active.grow(published.next_offset - published.active_segment, published.end_position)
+        return self._segments
+
+    def _list_segments(self, published: Published) -> None:
+        known, self._known = self._known, None
+        same_life = (
+            known is not None
+            and known.birth == published.birth
+            and known.trusted_from == published.trusted_from
+        )
+        if not same_life:
+            self._verified.clear()
+        before = {view.first_offset: view for view in self._segments} if same_life else {}
+        names = self._files.listdir(self._directory)
+        self._segments = [
+            before.get(segment) or SegmentView(self._directory, segment, self._access)
+            for segment in segment_first_offsets(names, LOG_SUFFIX)
+            # The owner may be ahead of what was published when we looked.
+            if published.first_offset <= segment <= published.active_segment
+        ]
+        if not self._segments:
+            raise Stale(f"{self._directory} has no segments")
+        following = published.active_segment
+        for view in reversed(self._segments):
+            if view.first_offset != published.active_segment:
+                view.seal(following)
+            following = view.first_offset
+        # An empty active segment need not have been made yet; one with messages must be there.
+        if (
+            self._segments[-1].first_offset != published.active_segment
+            and published.next_offset != published.active_segment
+        ):
+            raise Stale(f"{self._directory} lacks segment {published.active_segment}")
+
+    # By offset.
+
+    def _read(self, published: Published, wanted: int, count: int, bytes_max: int) -> Slices:
+        segments = self._refresh(published)
+        first_offset = max(wanted, segments[0].first_offset)
+        number = bisect_right(segments, first_offset, key=lambda view: view.first_offset) - 1
+        while first_offset >= segments[number].end_offset:
+            # Recovery found no more messages here: go on where there are some again.
+            number += 1
+            if number == len(segments):
+                return Slices([], 0, first_offset, 0)
+            first_offset = segments[number].first_offset
+        views: list[memoryview] = []
+        offset = first_offset
+        size = 0
+        for segment in segments[number:]:
+            if views and segment.first_offset != offset:
+                break
+            run = self._run(segment, offset, count, bytes_max - size, published, not views)
+            views += run.views
+            offset += run.message_count
+            size += run.size
+            count -= run.message_count
+            if count == 0 or offset < segment.end_offset or size >= bytes_max:
+                break
+        return Slices(views, offset - first_offset, first_offset, size)
+
+    def _run(
+        self,
+        segment: SegmentView,
+        offset: int,
+        count: int,
+        bytes_max: int,
+        published: Published,
+        is_first: bool,
+    ) -> Slices:
+        """Messages of one segment. None of them if the first does not fit behind others."""
+        number = offset - segment.first_offset
+        count = min(count, segment.message_count - number)
+        if count == 0:
+            return Slices([], 0, offset, 0)
+        start = segment.start_of(number)
+        end = segment.end_of(number + count - 1)
+        if end - start > bytes_max:
+            count = bisect_right(
+                range(count), start + bytes_max, key=lambda each: segment.end_of(number + each)
+            )
+            if count == 0 and not is_first:
+                return Slices([], 0, offset, 0)
+            count = max(count, 1)
+            end = segment.end_of(number + count - 1)
+        if count > 1 and not segment.has_bytes(start, end):
+            # A wrong entry somewhere in the index. Those before it can still be read, singly.
+            count, end = 1, segment.end_of(number)
+        if not segment.has_bytes(start, end):
+            return self._damaged(segment, offset, published, is_first)
+        views = segment.log.views(start, end)
+        if self._is_trusted(published, offset, offset + count):
+            return Slices(views, count, offset, end - start)
+        return self._verify(segment, Slices(views, count, offset, end - start), published, is_first)
+
+    def _is_trusted(self, published: Published, start: int, end: int) -> bool:
+        if self._validate_checksum:
+            return False
+        return start >= published.trusted_from or self._verified.covers(start, end)
+
+    def _verify(
+        self, segment: SegmentView, run: Slices, published: Published, is_first: bool
+    ) -> Slices:
+        """The run up to the first message in it that is not sound."""
+        whole = run.views[0] if len(run.views) == 1 else memoryview(b"".join(run.views))
+        first = run.first_offset
+        number = first - segment.first_offset
+        start = segment.start_of(number)
+        found = scan_log(whole, first, segment_first_offset=segment.first_offset, position=start)
+        if found.message_count == 0:
+            return self._damaged(segment, first, published, is_first)
+        # Sound messages between wrong entries of the index are served, but not remembered:
+        # the next read may begin inside, where the index leads astray.
+        if segment.ends(number, found.message_count) == ends_in(found.index_entries):
+            self._verified.add(first, first + found.message_count)
+        if (found.message_count, found.valid_size) == (run.message_count, run.size):
+            return run
+        views = segment.log.views(start, start + found.valid_size)
+        return Slices(views, found.message_count, first, found.valid_size)
+
+    def _damaged(
+        self, segment: SegmentView, offset: int, published: Published, is_first: bool
+    ) -> Slices:
+        self._confirm_birth(published)
+        if segment.index.was_replaced():
+            raise Stale(f"{segment.index.path} was repaired")
+        if is_first:
+            raise InvalidMessageChecksum(f"{segment.log.path}: offset {offset} is damaged")
+        return Slices([], 0, offset, 0)
+
+    # By time.
+
+    def _find_timestamp(self, published: Published, timestamp: int) -> int:
+        segments = [view for view in self._refresh(published) if view.message_count]
+        number = bisect_left(
+            segments, timestamp, key=lambda view: view.timestamp_of(view.message_count - 1)
+        )
+        if number == len(segments):
+            return published.next_offset
+        segment = segments[number]
+        within = bisect_left(range(segment.message_count), timestamp, key=segment.timestamp_of)
+        return segment.first_offset + within

@@ -1,0 +1,363 @@
+"""Finding out what a partition directory holds, and mending what a crash left.
+
+Runs in the owner before anything else touches the partition. What may happen to which bytes:
+
+    sealed segments          judged by their sizes; an index that does not fit is made anew
+    active, durable part     (before the recovery point) as sealed: damage there is rot, nothing
+                             is cut, messages behind it stay readable
+    active, rest             verified message by message, cut at the first that is not sound
+
+An index is never changed in place: readers in other processes may have it mapped. The log is
+cut only above what was ever published. No offset that was given out is given out again: where
+messages are missing, the log goes on in a new segment behind the last offset known.
+"""
+
+import os
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from borzoi.protocol.batch import INDEX_ENTRY_SIZE
+from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.files import TEMPORARY_SUFFIX, Files
+from borzoi.storage.layout import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    index_path,
+    log_path,
+    segment_first_offsets,
+    segment_name,
+)
+from borzoi.storage.published import Published
+from borzoi.storage.recovery_point import RecoveryPoint, read_recovery_point
+from borzoi.storage.scan import LogFile, Rebuilt, rebuild_index, scan_file
+from borzoi.storage.segment import IndexEntry, LogEnd, SealedSegment
+
+EMPTY: Final = LogEnd(0, 0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What was found. `report` has a line for everything that was not as it should be."""
+
+    end: LogEnd = EMPTY
+    sealed: list[SealedSegment] = field(default_factory=list)
+    has_directory: bool = False
+    has_active_files: bool = False
+    trusted_from: int = 0
+    # Nobody knows whether these and the active segment are on the disk or only in the cache.
+    unsynced: list[int] = field(default_factory=list)
+    is_synced: bool = True
+    scanned_bytes: int = 0
+    cut_bytes: int = 0
+    report: list[str] = field(default_factory=list)
+
+
+def recover(
+    directory: str,
+    birth: int,
+    files: Files,
+    clean: CleanPartition | None = None,
+    board: Published | None = None,
+) -> Recovered:
+    """Mend and describe a directory that is known to belong to `birth`.
+
+    `clean`: how the last run left it, if it stopped cleanly. `board`: what a worker that died
+    in this same run had published. The machine went on, so those bytes are in the kernel's
+    hands, are treated as durable here, and are not scanned again.
+    """
+    recovered = Recovered()
+    try:
+        names = files.listdir(directory)
+    except FileNotFoundError:
+        return recovered
+    recovered.has_directory = True
+    point = read_recovery_point(directory, birth, files)
+    if clean is not None and clean.birth != birth:
+        clean = None
+    if board is not None and board.birth != birth:
+        board = None
+    _remove_leftovers(directory, names, files, recovered)
+    segments = segment_first_offsets(names, LOG_SUFFIX)
+    for segment, following in pairwise(segments):
+        sealed = _judge_sealed(directory, segment, following, files, recovered)
+        recovered.sealed.append(sealed)
+        recovered.end = sealed_end(sealed)
+    recovered.unsynced = [first for first in segments[:-1] if not point or first >= point.segment]
+    if segments:
+        active = _ActiveRecovery(directory, segments[-1], files, recovered)
+        active.run(point, clean, board)
+    _go_on_behind_missing(directory, point, clean, board, files, recovered)
+    if recovered.is_synced:
+        recovered.unsynced = []
+    return recovered
+
+
+def sealed_end(sealed: SealedSegment) -> LogEnd:
+    return LogEnd(
+        sealed.first_offset,
+        sealed.size_bytes,
+        sealed.end_offset,
+        sealed.last_timestamp,
+        sealed.first_timestamp,
+    )
+
+
+def _remove_leftovers(directory: str, names: list[str], files: Files, recovered: Recovered) -> None:
+    """Temporary files, and indexes of segments that were being created or deleted."""
+    for name in names:
+        if name.endswith(TEMPORARY_SUFFIX):
+            files.unlink_if_there(os.path.join(directory, name))
+    logs = set(segment_first_offsets(names, LOG_SUFFIX))
+    for segment in segment_first_offsets(names, INDEX_SUFFIX):
+        if segment not in logs:
+            files.unlink_if_there(index_path(directory, segment))
+            recovered.report.append(f"{segment_name(segment)}: removed an index without a log")
+
+
+def _judge_sealed(
+    directory: str, segment: int, following: int, files: Files, recovered: Recovered
+) -> SealedSegment:
+    expected = following - segment
+    fd = files.open(log_path(directory, segment), os.O_RDONLY)
+    try:
+        log = LogFile(files, fd, segment, files.size(fd))
+        judged = _from_index_ends(directory, log, expected, files)
+        if judged is not None:
+            return judged
+        rebuilt = rebuild_index(log, expected, recovered.end.last_timestamp, fill=False)
+    finally:
+        files.close(fd)
+    _replace_index(directory, segment, rebuilt.entries, files)
+    _report_rebuilt(segment, rebuilt, recovered)
+    if rebuilt.end_position != log.size:
+        recovered.report.append(
+            f"{segment_name(segment)}: {log.size - rebuilt.end_position} bytes at its end are "
+            f"not messages, they are left alone"
+        )
+    if rebuilt.message_count < expected:
+        recovered.report.append(
+            f"{segment_name(segment)}: LOST offsets {segment + rebuilt.message_count} to "
+            f"{following - 1}, the next segment begins at {following}"
+        )
+    return _describe(segment, rebuilt.entries, rebuilt.end_position, recovered.end)
+
+
+def _from_index_ends(
+    directory: str, log: LogFile, expected: int, files: Files
+) -> SealedSegment | None:
+    """The segment as its index describes it, None when the sizes do not fit each other."""
+    try:
+        fd = files.open(index_path(directory, log.segment), os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        if files.size(fd) != expected * INDEX_ENTRY_SIZE:
+            return None
+        if expected == 0:
+            return SealedSegment(log.segment, 0, 0, 0, 0) if log.size == 0 else None
+        first = IndexEntry.at(files.pread(fd, INDEX_ENTRY_SIZE, 0), 0)
+        last_at = (expected - 1) * INDEX_ENTRY_SIZE
+        last = IndexEntry.at(files.pread(fd, INDEX_ENTRY_SIZE, last_at), 0)
+    finally:
+        files.close(fd)
+    if last.position != log.size or last.relative_offset != expected - 1:
+        return None
+    return SealedSegment(log.segment, expected, log.size, first.timestamp, last.timestamp)
+
+
+class _ActiveRecovery:
+    """The last segment of a partition, from its files to the end of the log."""
+
+    def __init__(self, directory: str, segment: int, files: Files, recovered: Recovered) -> None:
+        self._directory = directory
+        self._segment = segment
+        self._files = files
+        self._recovered = recovered
+        self._name = segment_name(segment)
+
+    def run(
+        self,
+        point: RecoveryPoint | None,
+        clean: CleanPartition | None,
+        board: Published | None,
+    ) -> None:
+        recovered = self._recovered
+        fd = self._files.open(log_path(self._directory, self._segment), os.O_RDWR)
+        try:
+            log = LogFile(self._files, fd, self._segment, self._files.size(fd))
+            recovered.has_active_files = True
+            if clean is not None:
+                if self._accept_clean(log, clean):
+                    return
+                recovered.report.append(f"{self._name}: not as the clean stop left it, scanning")
+            recovered.is_synced = False
+            self._scan(log, self._durable(log, point, board), board)
+        finally:
+            self._files.close(fd)
+
+    def _accept_clean(self, log: LogFile, clean: CleanPartition) -> bool:
+        count = clean.next_offset - self._segment
+        if (
+            clean.segment != self._segment
+            or clean.end_position != log.size
+            or clean.index_length != count * INDEX_ENTRY_SIZE
+        ):
+            return False
+        found = _from_index_ends(self._directory, log, count, self._files)
+        if found is None:
+            return False
+        before = self._recovered.end.last_timestamp
+        self._recovered.end = sealed_end(
+            found._replace(last_timestamp=max(before, found.last_timestamp))
+        )
+        self._recovered.trusted_from = clean.next_offset
+        return True
+
+    def _durable(
+        self, log: LogFile, point: RecoveryPoint | None, board: Published | None
+    ) -> RecoveryPoint:
+        """Up to where nothing may be cut."""
+        durable = RecoveryPoint(0, self._segment, 0, self._segment)
+        if point is not None and point.segment == self._segment:
+            durable = point
+        if (
+            board is not None
+            and board.active_segment == self._segment
+            and board.end_position > durable.position
+        ):
+            durable = RecoveryPoint(
+                board.birth, self._segment, board.end_position, board.next_offset
+            )
+        if durable.position > log.size:
+            self._recovered.report.append(
+                f"{self._name}: has {log.size} bytes, but {durable.position} were durable"
+            )
+        return durable
+
+    def _scan(self, log: LogFile, durable: RecoveryPoint, board: Published | None) -> None:
+        recovered = self._recovered
+        before = recovered.end
+        index = self._files.read_whole(index_path(self._directory, self._segment))
+        count = durable.next_offset - self._segment
+        entries = bytearray((index or b"")[: count * INDEX_ENTRY_SIZE])
+        recovered.trusted_from = durable.next_offset
+        if durable.position > log.size:
+            rebuilt = rebuild_index(log, count, before.last_timestamp, fill=False)
+            _report_rebuilt(self._segment, rebuilt, recovered)
+            entries, end = rebuilt.entries, rebuilt.end_position
+        else:
+            if is_sound_index(entries, count, durable.position):
+                if board is not None and board.next_offset == durable.next_offset:
+                    recovered.trusted_from = board.trusted_from
+            else:
+                below = log._replace(size=durable.position)
+                rebuilt = rebuild_index(below, count, before.last_timestamp, fill=True)
+                _report_rebuilt(self._segment, rebuilt, recovered)
+                entries = rebuilt.entries
+            end = self._scan_tail(log, entries, durable, before.last_timestamp)
+        if index is None or entries != index:
+            _replace_index(self._directory, self._segment, entries, self._files)
+            recovered.report.append(f"{self._name}: index written anew")
+        recovered.end = sealed_end(_describe(self._segment, entries, end, before))
+
+    def _scan_tail(
+        self, log: LogFile, entries: bytearray, durable: RecoveryPoint, timestamp_min: int
+    ) -> int:
+        """Verify what follows the durable part, cut what is torn, return where the log ends."""
+        count = durable.next_offset - self._segment
+        if count:
+            timestamp_min = max(timestamp_min, IndexEntry.at(entries, count - 1).timestamp)
+        found = scan_file(log, durable.position, durable.next_offset, timestamp_min)
+        entries += found.index_entries
+        end = durable.position + found.valid_size
+        self._recovered.scanned_bytes = log.size - durable.position
+        if end < log.size:
+            self._files.ftruncate(log.fd, end)
+            self._recovered.cut_bytes = log.size - end
+            self._recovered.report.append(
+                f"{self._name}: cut {log.size - end} bytes behind offset "
+                f"{durable.next_offset + found.message_count - 1}, they are not sound messages"
+            )
+        return end
+
+
+def is_sound_index(entries: bytes | bytearray, message_count: int, end_position: int) -> bool:
+    """Could this be the index of so many messages that end there? Catches pages never written."""
+    if len(entries) != message_count * INDEX_ENTRY_SIZE:
+        return False
+    if message_count == 0:
+        return end_position == 0
+    columns = memoryview(entries).cast("I")
+    positions = columns[1::4].tolist()
+    return (
+        positions[-1] == end_position
+        and columns[0::4].tolist() == list(range(message_count))
+        and sorted(positions) == positions
+    )
+
+
+def repair_index(directory: str, segment: int, message_count_max: int, files: Files) -> list[str]:
+    """Compare the index of a sealed segment with its log, replace it if it is wrong.
+
+    For a thread: reads the whole segment. Returns what was found, nothing if all is well.
+    """
+    fd = files.open(log_path(directory, segment), os.O_RDONLY)
+    try:
+        log = LogFile(files, fd, segment, files.size(fd))
+        rebuilt = rebuild_index(log, message_count_max, 0, fill=False)
+    finally:
+        files.close(fd)
+    report: list[str] = []
+    if files.read_whole(index_path(directory, segment)) != bytes(rebuilt.entries):
+        _replace_index(directory, segment, rebuilt.entries, files)
+        report.append(f"{segment_name(segment)}: index written anew")
+    return report + [_lost_text(segment, first, end) for first, end in rebuilt.lost]
+
+
+def _go_on_behind_missing(
+    directory: str,
+    point: RecoveryPoint | None,
+    clean: CleanPartition | None,
+    board: Published | None,
+    files: Files,
+    recovered: Recovered,
+) -> None:
+    """Never give out an offset again that is known to have been given out."""
+    known = max(source.next_offset for source in (point, clean, board, recovered.end) if source)
+    end = recovered.end
+    if end.next_offset >= known:
+        return
+    recovered.report.append(f"LOST offsets {end.next_offset} to {known - 1}, going on at {known}")
+    if recovered.has_active_files:
+        if end.message_count:
+            recovered.sealed.append(end.sealed())
+            recovered.unsynced.append(end.segment)
+        else:
+            files.unlink_if_there(log_path(directory, end.segment))
+            files.unlink_if_there(index_path(directory, end.segment))
+    recovered.has_active_files = False
+    recovered.is_synced = False
+    recovered.end = LogEnd(known, 0, known, end.last_timestamp, 0)
+    recovered.trusted_from = known
+
+
+def _describe(segment: int, entries: bytes | bytearray, size: int, before: LogEnd) -> SealedSegment:
+    count = len(entries) // INDEX_ENTRY_SIZE
+    first = IndexEntry.at(entries, 0).timestamp if count else 0
+    last = IndexEntry.at(entries, count - 1).timestamp if count else before.last_timestamp
+    return SealedSegment(segment, count, size, first, last)
+
+
+def _replace_index(directory: str, segment: int, entries: bytes | bytearray, files: Files) -> None:
+    files.replace(index_path(directory, segment), entries, durable=False)
+
+
+def _report_rebuilt(segment: int, rebuilt: Rebuilt, recovered: Recovered) -> None:
+    recovered.report.append(f"{segment_name(segment)}: index made anew from the log")
+    for first, end in rebuilt.lost:
+        recovered.report.append(_lost_text(segment, first, end))
+
+
+def _lost_text(segment: int, first: int, end: int) -> str:
+    return f"{segment_name(segment)}: DAMAGED messages at offsets {first} to {end - 1}"

@@ -1,0 +1,175 @@
+"""Walking over a .log file to find out what is really in it.
+
+Reads with pread in pieces, so memory stays bounded and a bad sector is an OSError, where a map
+would kill the process. Two walks: scan_file stops at the first message that is not sound, as a
+torn tail needs it; rebuild_index goes on behind damage, so that what follows stays readable.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from borzoi.protocol.batch import (
+    INDEX_ENTRY,
+    INDEX_ENTRY_SIZE,
+    MESSAGE_HEADER_SIZE,
+    MESSAGE_PAYLOAD_SIZE_MAX,
+    USER_HEADERS_SIZE_MAX,
+    Scan,
+    first_bad_message,
+    scan_log,
+)
+from borzoi.storage.files import Files
+
+CHUNK_SIZE: Final = 8 * 1024 * 1024
+MESSAGE_SIZE_MAX: Final = MESSAGE_HEADER_SIZE + MESSAGE_PAYLOAD_SIZE_MAX + USER_HEADERS_SIZE_MAX
+
+# How far behind a damaged message the next sound one is looked for: in bytes (a damaged one may
+# have the largest size), and in messages (a bad sector holds many small ones).
+SEARCH_SIZE_MAX: Final = 2 * MESSAGE_SIZE_MAX
+LOST_MESSAGES_MAX: Final = 4096
+
+LENGTHS: Final = struct.Struct("<II")  # user headers, payload
+LENGTHS_AT: Final = 48
+
+
+class LogFile(NamedTuple):
+    """An open .log, and how much of it counts."""
+
+    files: Files
+    fd: int
+    segment: int  # its first offset
+    size: int
+
+    def read(self, position: int, size: int) -> memoryview:
+        return memoryview(self.files.pread(self.fd, min(size, self.size - position), position))
+
+
+class Rebuilt(NamedTuple):
+    """An index made from the log. Lost messages have entries too, so that offsets stay dense."""
+
+    entries: bytearray
+    lost: list[tuple[int, int]]  # ranges of offsets that do not verify, end excluded
+    end_position: int
+
+    @property
+    def message_count(self) -> int:
+        return len(self.entries) // INDEX_ENTRY_SIZE
+
+
+def scan_file(log: LogFile, position: int, first_offset: int, timestamp_min: int) -> Scan:
+    """The sound messages from `position` on, up to the first that is not."""
+    entries = bytearray()
+    at, offset, timestamp = position, first_offset, timestamp_min
+    chunk_size = CHUNK_SIZE
+    while at < log.size:
+        chunk = log.read(at, chunk_size)
+        found = scan_log(
+            chunk,
+            offset,
+            segment_first_offset=log.segment,
+            position=at,
+            timestamp_min=timestamp,
+        )
+        entries += found.index_entries
+        at += found.valid_size
+        offset += found.message_count
+        timestamp = found.last_timestamp
+        if found.message_count == 0:
+            if chunk_size >= MESSAGE_SIZE_MAX or len(chunk) < chunk_size:
+                break
+            chunk_size = MESSAGE_SIZE_MAX  # one message may be larger than a usual piece
+        else:
+            chunk_size = CHUNK_SIZE
+    return Scan(entries, at - position, offset - first_offset, timestamp)
+
+
+def rebuild_index(
+    log: LogFile, message_count_max: int, timestamp_min: int, *, fill: bool
+) -> Rebuilt:
+    """The index of a segment of which it is known how many messages it has at most.
+
+    With `fill` they are known to have been there: those that cannot be found at the end are
+    lost messages. Without, the log may simply end early.
+    """
+    end_offset = log.segment + message_count_max
+    entries = bytearray()
+    lost: list[tuple[int, int]] = []
+    at, offset, timestamp = 0, log.segment, timestamp_min
+    while offset < end_offset:
+        found = scan_file(log, at, offset, timestamp)
+        entries += found.index_entries
+        at += found.valid_size
+        offset += found.message_count
+        timestamp = found.last_timestamp
+        if at >= log.size or offset >= end_offset:
+            break
+        following = _next_sound(log, at, offset, end_offset)
+        if following is None:
+            if _fills_the_rest(log, at):
+                following = log.size, offset + 1
+            else:
+                break
+        position, next_offset = following
+        lost.append((offset, next_offset))
+        for missing in range(offset, next_offset):
+            entries += INDEX_ENTRY.pack(missing - log.segment, position, timestamp)
+        at, offset = position, next_offset
+    del entries[message_count_max * INDEX_ENTRY_SIZE :]
+    offset = min(offset, end_offset)
+    if fill and offset < end_offset:
+        lost.append((offset, end_offset))
+        for missing in range(offset, end_offset):
+            entries += INDEX_ENTRY.pack(missing - log.segment, log.size, timestamp)
+    end = INDEX_ENTRY.unpack_from(entries, len(entries) - INDEX_ENTRY_SIZE)[1] if entries else 0
+    return Rebuilt(entries, lost, end)
+
+
+def _next_sound(
+    log: LogFile, damaged_at: int, damaged_offset: int, end_offset: int
+) -> tuple[int, int] | None:
+    """Position and offset of the next message that verifies, behind one that does not."""
+    search_end = min(log.size, damaged_at + SEARCH_SIZE_MAX)
+    last_offset = min(end_offset - 1, damaged_offset + LOST_MESSAGES_MAX)
+    for pattern in _header_patterns(damaged_offset + 1, last_offset):
+        # Pieces overlap by a header, so that none is missed between two of them.
+        for at in range(damaged_at + 1, search_end, CHUNK_SIZE):
+            piece = log.read(at, CHUNK_SIZE + MESSAGE_HEADER_SIZE)
+            for match in pattern.finditer(piece):
+                position = at + match.start()
+                offset = int.from_bytes(piece[match.start() + 24 : match.start() + 32], "little")
+                if offset <= last_offset and _is_sound(log, position, offset):
+                    return position, offset
+    return None
+
+
+def _header_patterns(first: int, last: int) -> Iterator[re.Pattern[bytes]]:
+    """What a header with one of these offsets looks like: the offset at 24, zeros at 56."""
+    for high in range(first >> 8, (last >> 8) + 1):
+        low = max(first, high << 8) & 0xFF
+        yield re.compile(
+            b"(?s)(?=.{24}[%b-\xff]%b.{24}\0{8})"
+            % (re.escape(bytes([low])), re.escape(high.to_bytes(7, "little")))
+        )
+
+
+def _is_sound(log: LogFile, position: int, offset: int) -> bool:
+    size = _message_size(log, position)
+    if size is None or position + size > log.size:
+        return False
+    return first_bad_message(log.read(position, size), 1, offset) is None
+
+
+def _fills_the_rest(log: LogFile, position: int) -> bool:
+    """Does the damaged message at `position` at least end where the log ends?"""
+    size = _message_size(log, position)
+    return size is not None and position + size == log.size
+
+
+def _message_size(log: LogFile, position: int) -> int | None:
+    header = log.read(position, MESSAGE_HEADER_SIZE)
+    if len(header) < MESSAGE_HEADER_SIZE:
+        return None
+    size: int = MESSAGE_HEADER_SIZE + sum(LENGTHS.unpack_from(header, LENGTHS_AT))
+    return size if size <= MESSAGE_SIZE_MAX else None

@@ -1,0 +1,69 @@
+"""The values that describe segments: a finished one, and the end of the one still growing.
+
+offsets   first_offset ...... next_offset
+.log      message message message|          <- position: bytes so far
+.index    entry   entry   entry  |          <- 16 bytes for each message
+"""
+
+from typing import Final, NamedTuple
+
+from borzoi.protocol.batch import INDEX_ENTRY, INDEX_ENTRY_SIZE
+
+POSITION_MAX: Final = 0xFFFF_FFFF  # index entries hold positions in 32 bits
+
+
+class SealedSegment(NamedTuple):
+    """A segment that will never change again, only be deleted."""
+
+    first_offset: int
+    message_count: int
+    size_bytes: int
+    first_timestamp: int
+    last_timestamp: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after its last message. The next segment may begin later, never earlier."""
+        return self.first_offset + self.message_count
+
+
+class LogEnd(NamedTuple):
+    """Where a log ends, and so where the next batch goes."""
+
+    segment: int  # first offset of the active segment
+    position: int  # bytes in it
+    next_offset: int
+    last_timestamp: int  # of the whole log: what comes next is not older
+    first_timestamp: int  # of the active segment, 0 while it is empty
+
+    @property
+    def message_count(self) -> int:
+        """Messages in the active segment."""
+        return self.next_offset - self.segment
+
+    @property
+    def index_size(self) -> int:
+        return self.message_count * INDEX_ENTRY_SIZE
+
+    def sealed(self) -> SealedSegment:
+        return SealedSegment(
+            self.segment,
+            self.message_count,
+            self.position,
+            self.first_timestamp,
+            self.last_timestamp,
+        )
+
+    def rolled(self) -> "LogEnd":
+        """The end of the empty segment that follows."""
+        return LogEnd(self.next_offset, 0, self.next_offset, self.last_timestamp, 0)
+
+
+class IndexEntry(NamedTuple):
+    relative_offset: int
+    position: int  # where the message ends
+    timestamp: int
+
+    @classmethod
+    def at(cls, entries: bytes | bytearray | memoryview, number: int) -> "IndexEntry":
+        return cls(*INDEX_ENTRY.unpack_from(entries, number * INDEX_ENTRY_SIZE))

@@ -1,0 +1,158 @@
+"""The two files of a segment as a reader sees them: through windows, read-only.
+
+Nothing here touches a byte it has not seen to exist. A file is looked at (one stat) whenever
+more of it is needed than was seen before; a name that leads to another file by then is Stale,
+and the reader starts again.
+"""
+
+import os
+import struct
+from typing import Final
+
+from borzoi.protocol.batch import INDEX_ENTRY_SIZE
+from borzoi.storage.files import FileIdentity, Files
+from borzoi.storage.layout import index_path, log_path
+from borzoi.storage.mapped import WindowCache
+
+POSITION: Final = struct.Struct("<4xI8x")
+TIMESTAMP: Final = struct.Struct("<8xQ")
+
+
+class Stale(Exception):
+    """The files are not the ones the reader knew, or not what was published."""
+
+
+class ReadOnlyFiles:
+    """How segment views reach the disk. Notes when a name was followed to a file."""
+
+    def __init__(self, files: Files, windows: WindowCache) -> None:
+        self.files = files
+        self.windows = windows
+        # The reader clears it when it knows that the files found belong to the right birth.
+        self.found_unconfirmed = False
+
+
+class MappedFile:
+    """One file by name: which inode it is, and how long it was when last looked at."""
+
+    def __init__(self, path: str, access: ReadOnlyFiles) -> None:
+        self.path = path
+        self._access = access
+        self._identity: FileIdentity | None = None
+        self._size_seen = 0
+
+    def size(self, size_wanted: int) -> int:
+        """How much of the file may be touched; looks again only if it is less than wanted."""
+        if self._size_seen < size_wanted or self._identity is None:
+            status = self._access.files.status_of(self.path)
+            if self._identity is None:
+                self._identity = status.identity
+                self._access.found_unconfirmed = True
+            elif self._identity != status.identity:
+                raise Stale(f"{self.path} was replaced")
+            self._size_seen = status.size
+        return self._size_seen
+
+    def was_replaced(self) -> bool:
+        return self._access.files.status_of(self.path).identity != self._identity
+
+    def window(self, number: int) -> memoryview:
+        assert self._identity is not None, "the size comes first"
+        view = self._access.windows.get(self._identity, number)
+        return self._map(self._identity, number) if view is None else view
+
+    def views(self, start: int, end: int) -> list[memoryview]:
+        """The bytes from start to end, one view for each window they touch."""
+        window_size = self._access.windows.window_size
+        found = []
+        while start < end:
+            number, within = divmod(start, window_size)
+            step = min(end - start, window_size - within)
+            found.append(self.window(number)[within : within + step])
+            start += step
+        return found
+
+    def _map(self, identity: FileIdentity, number: int) -> memoryview:
+        files = self._access.files
+        fd = files.open(self.path, os.O_RDONLY)
+        try:
+            if files.status(fd).identity != identity:
+                raise Stale(f"{self.path} was replaced")
+            self._access.found_unconfirmed = True
+            return self._access.windows.map(identity, number, fd)
+        finally:
+            files.close(fd)
+
+
+class SegmentView:
+    """A segment as far as it has been published: so many messages, so many bytes."""
+
+    def __init__(self, directory: str, first_offset: int, access: ReadOnlyFiles) -> None:
+        self.first_offset = first_offset
+        self.log = MappedFile(log_path(directory, first_offset), access)
+        self.index = MappedFile(index_path(directory, first_offset), access)
+        self._entries_per_window = access.windows.window_size // INDEX_ENTRY_SIZE
+        self._message_count = 0
+        self._position_max: int | None = None
+        self._sealed_up_to: int | None = None
+
+    def seal(self, following: int) -> None:
+        """The segment is complete; the next one begins at `following`."""
+        if self._sealed_up_to is None:
+            self._sealed_up_to = following
+            self._message_count = -1
+            self._position_max = None
+
+    def grow(self, message_count: int, end_position: int) -> None:
+        """The segment is the active one and has got that far."""
+        needed = message_count * INDEX_ENTRY_SIZE
+        if needed and self.index.size(needed) < needed:
+            raise Stale(f"{self.index.path} is shorter than published")
+        self._message_count = message_count
+        self._position_max = end_position
+        self._sealed_up_to = None
+
+    @property
+    def message_count(self) -> int:
+        if self._message_count < 0 and self._sealed_up_to is not None:
+            # All up to the next segment, unless recovery could find fewer.
+            expected = self._sealed_up_to - self.first_offset
+            size = self.index.size(expected * INDEX_ENTRY_SIZE)
+            self._message_count = min(expected, size // INDEX_ENTRY_SIZE)
+        return self._message_count
+
+    @property
+    def end_offset(self) -> int:
+        return self.first_offset + self.message_count
+
+    def end_of(self, number: int) -> int:
+        """Where the message of this number ends in the log."""
+        window, within = divmod(number, self._entries_per_window)
+        entries = self.index.window(window)
+        position: int = POSITION.unpack_from(entries, within * INDEX_ENTRY_SIZE)[0]
+        return position
+
+    def start_of(self, number: int) -> int:
+        return self.end_of(number - 1) if number else 0
+
+    def ends(self, number: int, count: int) -> list[int]:
+        """Where each of these messages ends."""
+        start = number * INDEX_ENTRY_SIZE
+        return ends_in(b"".join(self.index.views(start, start + count * INDEX_ENTRY_SIZE)))
+
+    def timestamp_of(self, number: int) -> int:
+        window, within = divmod(number, self._entries_per_window)
+        entries = self.index.window(window)
+        timestamp: int = TIMESTAMP.unpack_from(entries, within * INDEX_ENTRY_SIZE)[0]
+        return timestamp
+
+    def has_bytes(self, start: int, end: int) -> bool:
+        """May these bytes of the log be touched? Not if a damaged index made them up."""
+        if not start < end or (self._position_max is not None and end > self._position_max):
+            return False
+        return self.log.size(end) >= end
+
+
+def ends_in(entries: bytes | bytearray) -> list[int]:
+    """The positions in some index entries: every fourth of the 32-bit words."""
+    return memoryview(entries).cast("I")[1::4].tolist()

@@ -1,0 +1,47 @@
+"""Getting rid of directories at once, and of their bytes later.
+
+An id can be given out again the moment its directory has left its place; unlinking gigabytes
+takes a while and is done by a thread. Whatever a crash leaves in the trash is removed by the
+next start; a rename the disk forgot is harmless, the birth in the directory tells it is old.
+"""
+
+import errno
+import os
+from typing import Final
+
+from borzoi.storage.files import Files
+
+NAME_IS_TAKEN: Final = (errno.ENOTEMPTY, errno.EEXIST)
+
+
+def retire_directory(directory: str, trash_dir: str, name: str, files: Files) -> bool:
+    """Move a directory out of the way with one rename; False when there is none.
+
+    Not durable, and need not be. Files mapped by readers stay valid.
+    """
+    files.makedirs(trash_dir)
+    target = os.path.join(trash_dir, name)
+    number = 0
+    while True:
+        try:
+            files.rename(directory, target)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno not in NAME_IS_TAKEN:
+                raise
+            number += 1
+            target = os.path.join(trash_dir, f"{name}.{number}")
+        else:
+            return True
+
+
+def empty_trash(trash_dir: str, files: Files) -> int:
+    """Remove what was retired before this call; return how many. Slow: for a thread."""
+    try:
+        names = files.listdir(trash_dir)
+    except FileNotFoundError:
+        return 0
+    for name in names:
+        files.rmtree(os.path.join(trash_dir, name))
+    return len(names)

@@ -1,0 +1,332 @@
+"""The metadata write-ahead log: one file of checksummed entries, written by one process.
+
+One entry, little-endian, no padding:
+
+     0  index            u64   1 for the first entry of a log, then always one more
+     8  term             u64   0 while there is one node
+    16  timestamp        u64   microseconds since 1970
+    24  user_id          u32   who asked for it
+    28  flags            u32   belong to the command's format, see its decoder
+    32  command_length   u32   at most COMMAND_SIZE_MAX
+    36  command          command_length bytes, opaque here
+     .  sha256           32    over all bytes of the entry before it
+
+Index 0 means "nothing committed yet", so the index of an entry can serve as a birth and 0 as "no
+birth".
+
+The WalWriter owns the file: it alone writes, in one process at a time. Everybody else reads, and
+only up to an end position the writer's process has published; below that end no byte ever
+changes.
+
+Always: entries follow each other without gaps and their indexes rise by one. The writer makes
+each entry durable before the next is appended, so after a crash only the last one can be torn.
+That is the whole rule of recovery: an invalid entry with no valid later entry behind it is a torn
+tail and is cut; anything else is damage, and the file is left as it is.
+"""
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from borzoi.storage.files import Files, Path
+
+HEADER: Final = struct.Struct("<QQQIII")
+CHECKSUM_SIZE: Final = 32
+COMMAND_SIZE_MAX: Final = 1 << 20
+ENTRY_SIZE_MIN: Final = HEADER.size + CHECKSUM_SIZE
+ENTRY_SIZE_MAX: Final = ENTRY_SIZE_MIN + COMMAND_SIZE_MAX
+
+# A window always holds the entry it starts with as a whole.
+WINDOW_SIZE: Final = 2 * ENTRY_SIZE_MAX
+INDEX: Final = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class WalEntry:
+    """One committed command, and who asked for it when."""
+
+    index: int
+    term: int
+    timestamp: int
+    user_id: int
+    flags: int
+    command: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """A place between two entries: its byte position, and the entry before it (0 for none)."""
+
+    index: int
+    position: int
+
+
+class TornTail(NamedTuple):
+    """What open_wal cut off: `size` bytes from `position` on."""
+
+    position: int
+    size: int
+    reason: str
+
+
+START: Final = LogEnd(0, 0)
+
+
+class InvalidEntry(Exception):
+    """The bytes at a position are not a whole, unharmed entry."""
+
+
+class WalDamaged(Exception):
+    """The log cannot be trusted beyond a position, and cutting it there would lose commands."""
+
+
+class _Unreadable(WalDamaged):
+    """Damage that could also be an entry its writer did not finish."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class WalFailed(OSError):
+    """The disk left the end of the log in doubt; nothing more may be appended until a restart."""
+
+
+def encode_entry(entry: WalEntry) -> bytes:
+    """The bytes of one entry. A command over COMMAND_SIZE_MAX is a ValueError."""
+    if len(entry.command) > COMMAND_SIZE_MAX:
+        raise ValueError(f"a command of {len(entry.command)} bytes, {COMMAND_SIZE_MAX} is the most")
+    header = HEADER.pack(
+        entry.index, entry.term, entry.timestamp, entry.user_id, entry.flags, len(entry.command)
+    )
+    content = header + entry.command
+    return content + hashlib.sha256(content).digest()
+
+
+def decode_entry(view: memoryview, position: int, end: int) -> tuple[WalEntry, int]:
+    """The entry at `position` and where the next one starts. Looks at nothing from `end` on."""
+    if end - position < ENTRY_SIZE_MIN:
+        raise InvalidEntry(f"{end - position} bytes are left of at least {ENTRY_SIZE_MIN}")
+    index, term, timestamp, user_id, flags, length = HEADER.unpack_from(view, position)
+    # Before the length is used for anything: it may be any number.
+    if length > COMMAND_SIZE_MAX:
+        raise InvalidEntry(
+            f"they announce a command of {length} bytes, {COMMAND_SIZE_MAX} is the most"
+        )
+    command_start = position + HEADER.size
+    command_end = command_start + length
+    next_position = command_end + CHECKSUM_SIZE
+    if next_position > end:
+        raise InvalidEntry(f"only {end - position} of {next_position - position} bytes are there")
+    if hashlib.sha256(view[position:command_end]).digest() != view[command_end:next_position]:
+        raise InvalidEntry("the SHA-256 does not match")
+    command = bytes(view[command_start:command_end])
+    return WalEntry(index, term, timestamp, user_id, flags, command), next_position
+
+
+def read_entries(
+    files: Files, fd: int, start: LogEnd, end_position: int, *, name: Path
+) -> Iterator[tuple[WalEntry, int]]:
+    """The entries from `start` up to `end_position`, each with the position behind it.
+
+    Both must lie between entries, as published or remembered by someone who knew. Bytes from
+    `end_position` on are never looked at: they may still change. Every checksum and every index
+    is checked; WalDamaged otherwise. `name` is only for that error's text.
+    """
+    index, position = start.index, start.position
+    while position < end_position:
+        window_start = position
+        window = memoryview(
+            files.pread(fd, min(WINDOW_SIZE, end_position - position), window_start)
+        )
+        window_end = window_start + len(window)
+        while position < window_end:
+            try:
+                entry, behind = decode_entry(window, position - window_start, len(window))
+            except InvalidEntry as error:
+                if position > window_start and window_end < end_position:
+                    break  # The window cuts this entry: read on from where it starts.
+                reason = f"{_index_found(window, position - window_start)}, but {error}"
+                raise _Unreadable(_damage(name, position, index + 1, reason), reason) from error
+            if entry.index != index + 1:
+                # Whole and unharmed, so no torn write: the order itself is broken.
+                found = f"there is entry {entry.index} instead"
+                raise WalDamaged(_damage(name, position, index + 1, found))
+            index = entry.index
+            position = window_start + behind
+            yield entry, position
+        if not window:
+            raise WalDamaged(
+                _damage(name, position, index + 1, f"the file ends here, not at {end_position}")
+            )
+
+
+class WalWriter:
+    """The end of the log, open for appending. Made by open_wal; one per log.
+
+    Always: `end_position` is the length of the file and the place behind entry `last_index`,
+    except while an append is running or after one has failed so badly that the writer refuses all
+    further work (WalFailed).
+    """
+
+    def __init__(
+        self, files: Files, fd: int, path: Path, end: LogEnd, torn: TornTail | None
+    ) -> None:
+        self._files = files
+        self._fd = fd
+        self._path = path
+        self._failure: str | None = None
+        self.last_index = end.index
+        self.end_position = end.position
+        self.torn: Final = torn
+
+    @property
+    def end(self) -> LogEnd:
+        """What to publish once the last append is durable."""
+        return LogEnd(self.last_index, self.end_position)
+
+    def append(self, entry: bytes) -> None:
+        """Write one encoded entry behind the last. Durable only after sync().
+
+        An OSError means nothing was appended: what had been written of it is cut off again.
+        """
+        self._refuse_if_failed()
+        (index,) = INDEX.unpack_from(entry)
+        assert index == self.last_index + 1, f"entry {index} cannot follow entry {self.last_index}"
+        try:
+            self._files.write_all(self._fd, [entry], self.end_position)
+        except OSError as error:
+            self._cut_to(self.end_position, f"an append failed ({error})")
+            raise
+        self.last_index = index
+        self.end_position += len(entry)
+
+    def sync(self) -> None:
+        """fdatasync: when it returns, every entry appended before is durable. May run in a thread.
+
+        After an OSError the kernel may have dropped the dirty pages and would call the next
+        fdatasync a success, so the writer refuses all further work until the log is opened anew.
+        """
+        self._refuse_if_failed()
+        try:
+            self._files.fdatasync(self._fd)
+        except OSError as error:
+            self._failure = f"an fdatasync failed ({error})"
+            raise
+
+    def take_back(self, end: LogEnd) -> None:
+        """Cut entries behind `end` off again, where nobody may know of them yet.
+
+        The caller answers for it that nothing behind `end` was published: readers hold what was.
+        """
+        assert end.position <= self.end_position
+        self._cut_to(end.position, f"entries behind position {end.position} were taken back")
+        self.last_index, self.end_position = end.index, end.position
+
+    def close(self) -> None:
+        """Give the descriptor back. Syncs nothing."""
+        self._files.close(self._fd)
+
+    def _cut_to(self, position: int, why: str) -> None:
+        try:
+            self._files.ftruncate(self._fd, position)
+        except OSError as error:
+            self._failure = f"{why}, and cutting it back failed too ({error})"
+            raise WalFailed(f"{os.fspath(self._path)}: {self._failure}") from error
+
+    def _refuse_if_failed(self) -> None:
+        if self._failure is not None:
+            raise WalFailed(
+                f"{os.fspath(self._path)} takes no more entries until a restart: {self._failure}"
+            )
+
+
+def open_wal(
+    path: Path, files: Files, *, after: LogEnd = START, published_position: int = 0
+) -> WalWriter:
+    """Open (or create) the log for its one writer, verify it behind `after`, cut a torn end.
+
+    `after` is what a snapshot already covers. `published_position` is the end others were already
+    told, where that is known (a writer that died and came back): nothing below it is cut,
+    whatever it looks like. When this returns, all entries kept are durable, those too that their
+    writer had not yet synced.
+    """
+    fd = files.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        size = files.size(fd)
+        if size < max(after.position, published_position):
+            raise WalDamaged(
+                _damage(
+                    path,
+                    size,
+                    after.index + 1,
+                    f"the file ends here, but {max(after.position, published_position)} bytes"
+                    " were known to be good",
+                )
+            )
+        end, torn = _find_end(files, fd, path, after, size, published_position)
+        if torn is not None:
+            files.ftruncate(fd, end.position)
+        files.fdatasync(fd)
+        files.fsync_directory(os.path.dirname(os.path.abspath(path)))
+    except BaseException:
+        files.close(fd)
+        raise
+    return WalWriter(files, fd, path, end, torn)
+
+
+def _find_end(
+    files: Files, fd: int, path: Path, after: LogEnd, size: int, published_position: int
+) -> tuple[LogEnd, TornTail | None]:
+    end = after
+    try:
+        for entry, position in read_entries(files, fd, after, size, name=path):
+            end = LogEnd(entry.index, position)
+    except _Unreadable as error:
+        if end.position < published_position or _later_entry_follows(files, fd, end, size):
+            raise
+        return end, TornTail(end.position, size - end.position, error.reason)
+    return end, None
+
+
+def _later_entry_follows(files: Files, fd: int, end: LogEnd, size: int) -> bool:
+    """Whether any byte behind `end` starts a valid entry that is newer than the last good one.
+
+    The lengths in between cannot be trusted, so every position is tried. The index alone rules
+    out nearly all of them: it must be newer, and no newer than entries could fit into the bytes
+    that are left.
+    """
+    newest = end.index + 1 + (size - end.position) // ENTRY_SIZE_MIN
+    window_start = end.position
+    while size - window_start >= ENTRY_SIZE_MIN:
+        window = memoryview(files.pread(fd, min(WINDOW_SIZE, size - window_start), window_start))
+        # Only starts in the first half: their entries lie in this window as a whole.
+        starts = min(ENTRY_SIZE_MAX, len(window) - ENTRY_SIZE_MIN + 1)
+        for start in range(starts):
+            (index,) = INDEX.unpack_from(window, start)
+            if end.index < index <= newest:
+                try:
+                    decode_entry(window, start, len(window))
+                except InvalidEntry:
+                    continue
+                return True
+        window_start += max(starts, 1)
+    return False
+
+
+def _index_found(window: memoryview, start: int) -> str:
+    if len(window) - start < INDEX.size:
+        return "the file ends here"
+    return f"the bytes there say index {INDEX.unpack_from(window, start)[0]}"
+
+
+def _damage(path: Path, position: int, expected_index: int, what: str) -> str:
+    return (
+        f"{os.fspath(path)} is damaged at byte {position}, where entry {expected_index} should be:"
+        f" {what}."
+        " Nothing was changed. Keep a copy of the file, then restore it from a backup, or cut it to"
+        f" {position} bytes to go on without entry {expected_index} and everything behind it."
+    )

@@ -1,0 +1,121 @@
+"""A partition in a temporary directory: the writer's side, the reader's side, and batches."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from borzoi.protocol.message import Message, encode_messages
+from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.files import Files
+from borzoi.storage.log import LogSettings, PartitionLog
+from borzoi.storage.mapped import WindowCache
+from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.published import Published
+from borzoi.storage.reader import PartitionReader, Slices
+
+WINDOW_SIZE = 64 * 1024
+BIRTH = 7
+NOW_US = 1_700_000_000_000_000
+ALL = 1 << 30
+
+
+def new_batch(payloads: Sequence[bytes]) -> memoryview:
+    messages = [Message(payload, id=number + 1) for number, payload in enumerate(payloads)]
+    return memoryview(bytearray(encode_messages(messages)))
+
+
+def payloads_in(slices: Slices) -> list[bytes]:
+    """What a client would see; fails if the bytes are not exactly the messages promised."""
+    data = memoryview(b"".join(slices.views))
+    assert len(data) == slices.size
+    found: list[bytes] = []
+    at = 0
+    while at < len(data):
+        header = data[at : at + 64]
+        assert int.from_bytes(header[24:32], "little") == slices.first_offset + len(found)
+        end = at + 64 + int.from_bytes(header[52:56], "little")
+        found.append(bytes(data[at + 64 : end]))
+        at = end + int.from_bytes(header[48:52], "little")
+    assert at == len(data)
+    assert len(found) == slices.message_count
+    return found
+
+
+class Partition:
+    """A log and a reader over one directory, and the clock."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        segment_size_max: int = 1 << 20,
+        files: Files | None = None,
+        open_files_max: int = 64,
+    ) -> None:
+        self.root = root
+        self.directory = os.path.join(root, "streams", "0", "topics", "0", "partitions", "0")
+        self.files = files or Files()
+        self.open_files = OpenFiles(self.files, open_files_max)
+        self.settings = LogSettings(segment_size_max)
+        self.birth = BIRTH
+        self.now_us = NOW_US
+        self.log = PartitionLog.create(
+            self.directory, BIRTH, self.settings, self.files, open_files=self.open_files
+        )
+        self.reader = self.new_reader()
+
+    def append(self, *payloads: bytes) -> int:
+        first_offset = self.stage(*payloads)
+        self.log.write()
+        return first_offset
+
+    def stage(self, *payloads: bytes) -> int:
+        return self.log.stage(new_batch(payloads), len(payloads), self.now_us)
+
+    def reopen(
+        self,
+        clean: CleanPartition | None = None,
+        board: Published | None = None,
+        files: Files | None = None,
+    ) -> list[str]:
+        """As after the death of the process; returns the report of the recovery."""
+        self.open_files.close()
+        if files is not None:
+            self.files = files
+            self.open_files = OpenFiles(files, 64)
+        self.log = PartitionLog.recover(
+            self.directory,
+            self.birth,
+            self.settings,
+            self.files,
+            clean,
+            board=board,
+            open_files=self.open_files,
+        )
+        self.reader = self.new_reader()
+        return self.log.recovery.report
+
+    def new_reader(self, *, validate_checksum: bool = False) -> PartitionReader:
+        windows = WindowCache(16, WINDOW_SIZE)
+        return PartitionReader(
+            self.directory, windows, Files(), validate_checksum=validate_checksum
+        )
+
+    def read(self, first_offset: int = 0, count: int = ALL, bytes_max: int = ALL) -> list[bytes]:
+        slices = self.reader.read(self.log.written, first_offset, count, bytes_max)
+        return payloads_in(slices)
+
+    def path(self, name: str) -> Path:
+        return Path(self.directory, name)
+
+    def log_file(self, first_offset: int = 0) -> Path:
+        return self.path(f"{first_offset:020d}.log")
+
+    def index_file(self, first_offset: int = 0) -> Path:
+        return self.path(f"{first_offset:020d}.index")
+
+    def sizes(self, suffix: str) -> dict[int, int]:
+        return {
+            int(path.stem): path.stat().st_size
+            for path in sorted(Path(self.directory).glob(f"*{suffix}"))
+        }

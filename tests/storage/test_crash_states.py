@@ -1,0 +1,144 @@
+"""Crash at every call of a run that appends, rolls, syncs, deletes and purges."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from borzoi.protocol.errors import InvalidMessageChecksum
+from borzoi.storage.birth import read_birth
+from borzoi.storage.files import Files
+from tests.storage.crash_states import Disk, RecordingFiles
+from tests.storage.partitions import BIRTH, Partition
+
+
+@dataclass
+class Promise:
+    """What holds from a call on: this life, so many messages written, so many synced."""
+
+    call: int
+    birth: int
+    written: int
+    synced: int
+
+
+class Run:
+    """A partition whose every call is recorded together with what was promised when."""
+
+    def __init__(self, root: Path) -> None:
+        self.files = RecordingFiles()
+        self.partition = Partition(root, segment_size_max=150, files=self.files)
+        self.lives: dict[int, list[bytes]] = {BIRTH: []}
+        self.first_offset = 0
+        self.promises = [Promise(0, BIRTH, 0, 0)]
+
+    def promise(self, *, birth: int = 0, written: int = -1, synced: int = -1) -> None:
+        last = self.promises[-1]
+        self.promises.append(
+            Promise(
+                len(self.files.calls),
+                birth or last.birth,
+                last.written if written < 0 else written,
+                last.synced if synced < 0 else synced,
+            )
+        )
+
+    def append(self, *batches: int) -> None:
+        birth = self.promises[-1].birth
+        life = self.lives[birth]
+        for count in batches:
+            payloads = [b"%d/%d" % (birth, len(life) + number) for number in range(count)]
+            life += payloads
+            self.partition.stage(*payloads)
+        self.partition.log.write()
+        self.promise(written=len(life))
+
+    def sync(self, *, save: bool = False) -> None:
+        self.partition.log.sync()
+        self.promise(synced=self.promises[-1].written)
+        if save:
+            self.partition.log.save_recovery_point()
+
+    def purge(self) -> None:
+        birth = self.promises[-1].birth + 1
+        self.lives[birth] = []
+        # The metadata log knows of the purge before the files do.
+        self.promise(birth=birth, written=0, synced=0)
+        self.partition.log.purge(birth)
+
+    def promised_at(self, call: int) -> Promise:
+        return [promise for promise in self.promises if promise.call <= call][-1]
+
+
+def recorded_run(root: Path) -> Run:
+    run = Run(root)
+    run.append(2)
+    run.sync()
+    run.append(1, 1, 2, 1)  # a group over several segments
+    run.sync(save=True)
+    run.append(1)
+    run.append(2, 2)
+    run.sync()
+    run.append(1)
+    run.purge()
+    run.append(1, 1)
+    run.sync(save=True)
+    run.append(3, 1)
+    run.sync()
+    return run
+
+
+def messages_in(partition: Partition) -> dict[int, bytes]:
+    found = {}
+    published = partition.log.written
+    for offset in range(published.first_offset, published.next_offset):
+        try:
+            slices = partition.reader.read(published, offset, 1, 1 << 20)
+        except InvalidMessageChecksum:
+            continue
+        if slices.message_count and slices.first_offset == offset:
+            found[offset] = b"".join(slices.views)[64:]
+    return found
+
+
+def check(run: Run, root: Path, promise: Promise, *, killed: bool) -> None:
+    partition = Partition(root, segment_size_max=150)
+    partition.birth = promise.birth
+    if read_birth(partition.directory, Files()) != promise.birth:
+        shutil.rmtree(partition.directory, ignore_errors=True)
+    report = partition.reopen()
+    found = messages_in(partition)
+    life = run.lives[promise.birth]
+    assert found == {offset: life[offset] for offset in found}, "not what was appended there"
+    kept = promise.written if killed else promise.synced
+    assert set(range(kept)) <= found.keys(), "an acknowledged message is gone"
+    if found.keys() != set(range(len(found))):
+        assert not killed
+        assert any("LOST" in line for line in report), "a gap nobody was told about"
+    next_offset = partition.append(b"next")
+    assert next_offset >= max([kept, *(offset + 1 for offset in found)])
+    assert messages_in(partition) == {**found, next_offset: b"next"}
+    partition.open_files.close()
+
+
+@pytest.mark.slow
+def test_every_moment_of_a_run_can_be_recovered(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    run = recorded_run(tmp_path / "run")
+    disk = Disk(str(tmp_path / "run"))
+    states = 0
+    for number, call in enumerate([None, *run.files.calls]):
+        if call is not None:
+            disk.apply(call)
+        for name, names, survival in disk.survivors(number):
+            target = tmp_path / f"{number}-{name}"
+            disk.materialise(names, survival, target)
+            try:
+                check(run, target, run.promised_at(number), killed=name == "killed")
+            except Exception as error:
+                error.add_note(f"crash after call {number} ({call}), {name}")
+                raise
+            shutil.rmtree(target)
+            states += 1
+    assert states > 500

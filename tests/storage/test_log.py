@@ -1,0 +1,282 @@
+"""Appending: offsets, rolling, timestamps, syncing, purging."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from borzoi.protocol.errors import (
+    CannotSaveMessagesToSegment,
+    CannotSyncFile,
+    InvalidMessagesSize,
+    SegmentNotFound,
+)
+from borzoi.storage.birth import read_birth
+from borzoi.storage.files import Files
+from borzoi.storage.log import LogSettings
+from borzoi.storage.published import Published
+from borzoi.storage.recovery_point import read_recovery_point
+from borzoi.storage.segment import POSITION_MAX, LogEnd
+from borzoi.storage.staging import StagedGroup
+from tests.storage.faults import FailingFiles
+from tests.storage.partitions import BIRTH, NOW_US, Partition, new_batch
+
+
+def test_nothing_is_made_before_the_first_append(tmp_path: Path) -> None:
+    partition = Partition(tmp_path)
+    assert partition.log.written == Published.empty(BIRTH)
+    partition.log.write()
+    partition.log.sync()
+    partition.log.save_recovery_point()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_append_makes_the_directory_with_its_birth(tmp_path: Path) -> None:
+    partition = Partition(tmp_path)
+    assert partition.append(b"one", b"two") == 0
+    assert partition.append(b"three") == 2
+    assert read_birth(partition.directory, Files()) == BIRTH
+    assert partition.path("offsets/consumers").is_dir()
+    assert partition.path("offsets/groups").is_dir()
+    assert partition.path("").stat().st_mode & 0o777 == 0o700
+    assert partition.log_file().stat().st_mode & 0o777 == 0o600
+    assert partition.read() == [b"one", b"two", b"three"]
+    size = 3 * 64 + len(b"onetwothree")
+    assert partition.log.written == Published(BIRTH, 0, 3, 0, size, size, 1, 0)
+
+
+def test_segments_roll_one_batch_late(tmp_path: Path) -> None:
+    """5 KiB segments and messages of 1,000 bytes, one per batch."""
+    partition = Partition(tmp_path, segment_size_max=5 * 1024)
+    for number in range(25):
+        partition.append(bytes([number]) * (1000 - 64))
+    assert partition.sizes(".log") == {0: 7000, 7: 7000, 14: 7000, 21: 4000}
+    assert partition.sizes(".index") == {0: 112, 7: 112, 14: 112, 21: 64}
+    assert partition.log.segment_count == 4
+    assert partition.log.size_bytes == 25_000
+    assert [payload[0] for payload in partition.read()] == list(range(25))
+
+
+def test_a_sealed_segment_has_its_successor_at_once(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, segment_size_max=5 * 1024)
+    for _ in range(7):
+        partition.append(bytes(1000 - 64))
+    assert partition.sizes(".log") == {0: 7000, 7: 0}
+    assert partition.log.written.active_segment == 7
+
+
+def test_rolling_is_judged_per_batch_inside_a_group(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, segment_size_max=5 * 1024)
+    for number in range(25):
+        assert partition.stage(bytes([number]) * (1000 - 64)) == number
+    assert (partition.log.staged_messages, partition.log.staged_bytes) == (25, 25_000)
+    partition.log.write()
+    assert (partition.log.staged_messages, partition.log.staged_bytes) == (0, 0)
+    assert partition.sizes(".log") == {0: 7000, 7: 7000, 14: 7000, 21: 4000}
+    assert partition.sizes(".index") == {0: 112, 7: 112, 14: 112, 21: 64}
+    assert [payload[0] for payload in partition.read()] == list(range(25))
+
+
+def test_a_batch_never_ends_beyond_what_an_index_entry_can_hold() -> None:
+    batch = new_batch([b"x"])
+    room = len(batch)
+    fits = StagedGroup(LogEnd(0, POSITION_MAX - room, 5, 0, 0), 1 << 40, bytes)
+    assert fits.add(batch, 1, NOW_US) == 5
+    assert fits.end.position == POSITION_MAX
+    rolls = StagedGroup(LogEnd(0, POSITION_MAX - room + 1, 5, 0, 0), 1 << 40, bytes)
+    assert rolls.add(batch, 1, NOW_US) == 5
+    assert rolls.end == LogEnd(5, room, 6, NOW_US, NOW_US)
+    assert [part.sealed for part in rolls.parts] == [True, False]
+
+
+def test_a_group_of_more_buffers_than_one_call_takes(tmp_path: Path) -> None:
+    partition = Partition(tmp_path)
+    for number in range(2500):
+        partition.stage(b"%d" % number)
+    partition.log.write()
+    assert partition.read() == [b"%d" % number for number in range(2500)]
+
+
+def test_timestamps_never_decrease_when_the_clock_goes_back(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, segment_size_max=1)
+    partition.append(b"now")
+    partition.now_us = NOW_US - 3_600_000_000
+    partition.append(b"an hour earlier")
+    partition.reopen()
+    partition.append(b"still earlier")
+    partition.now_us = NOW_US + 5
+    partition.append(b"later")
+    published = partition.log.written
+    find = partition.reader.find_timestamp
+    assert find(published, NOW_US) == 0
+    assert find(published, NOW_US + 1) == 3
+    assert find(published, NOW_US + 5) == 3
+    assert find(published, NOW_US + 6) == published.next_offset
+
+
+def test_a_batch_that_is_not_what_it_says_leaves_no_trace(tmp_path: Path) -> None:
+    partition = Partition(tmp_path)
+    partition.append(b"one")
+    with pytest.raises(InvalidMessagesSize):
+        partition.log.stage(new_batch([b"x", b"y"]), 3, NOW_US)
+    partition.log.write()
+    assert partition.append(b"two") == 1
+    assert partition.read() == [b"one", b"two"]
+
+
+def test_a_failed_sync_makes_the_log_read_only_for_good(tmp_path: Path) -> None:
+    files = FailingFiles()
+    partition = Partition(tmp_path, files=files)
+    partition.append(b"one")
+    partition.stage(b"staged before the failure")
+    files.fail("fdatasync", errno.EIO)
+    with pytest.raises(CannotSyncFile):
+        partition.log.sync()
+    files.repair()
+    assert partition.log.read_only
+    with pytest.raises(CannotSaveMessagesToSegment):
+        partition.log.write()
+    with pytest.raises(CannotSaveMessagesToSegment):
+        partition.stage(b"after")
+    with pytest.raises(CannotSyncFile):
+        partition.log.sync()
+    assert partition.read() == [b"one"]
+    partition.reopen()
+    assert partition.append(b"two") == 1
+
+
+def test_a_sync_covers_every_file_and_name_that_is_new(tmp_path: Path) -> None:
+    files = FailingFiles()
+    partition = Partition(tmp_path, segment_size_max=1, files=files)
+    partition.append(b"one")
+    partition.append(b"two")
+    assert partition.log.sealed_unsynced == (0,)
+    files.calls.clear()
+    partition.log.sync()
+    synced = [Path(path) for name, path in files.calls if name in ("fdatasync", "fsync_directory")]
+    assert partition.log_file(0) in synced
+    assert partition.log_file(2) in synced
+    assert partition.path("birth") in synced
+    assert Path(partition.directory) in synced
+    assert tmp_path in synced
+    assert partition.log.is_synced
+    assert len(partition.log.sealed_unsynced) == 0
+
+    files.calls.clear()
+    partition.log.sync()
+    assert files.calls == []
+    partition.append(b"three")
+    assert not partition.log.is_synced
+    partition.log.sync()
+    assert [name for name, _ in files.calls if "sync" in name] == ["fdatasync"]
+
+
+def test_the_recovery_point_is_what_was_written_when_the_sync_began(tmp_path: Path) -> None:
+    partition = Partition(tmp_path)
+    partition.append(b"one")
+    plan = partition.log.plan_sync()
+    assert plan is not None
+    partition.append(b"two")
+    partition.log.run_sync(plan)
+    partition.log.finish_sync(plan)
+    partition.log.save_recovery_point()
+    point = read_recovery_point(partition.directory, BIRTH, Files())
+    assert point == (BIRTH, 0, 64 + 3, 1)
+    assert not partition.log.is_synced
+    assert read_recovery_point(partition.directory, BIRTH + 1, Files()) is None
+
+
+def test_a_segment_deleted_while_it_is_synced_is_no_failure(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, segment_size_max=1)
+    for _ in range(4):
+        partition.append(b"x")
+    plan = partition.log.plan_sync()
+    assert plan is not None
+    assert partition.log.delete_oldest(1) == 1
+    partition.log.run_sync(plan)
+    partition.log.finish_sync(plan)
+    assert partition.log.is_synced
+
+
+def test_the_oldest_segments_go_first_and_never_the_active_one(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, segment_size_max=1)
+    for number in range(7):
+        partition.append(b"%d" % number)
+    assert [segment.first_offset for segment in partition.log.sealed] == [0, 2, 4]
+    assert partition.log.delete_oldest(2) == 2
+    assert partition.sizes(".log").keys() == {4, 6}
+    assert partition.log.first_offset == 4
+    assert partition.read(0) == [b"4", b"5", b"6"]
+    assert partition.log.delete_oldest(9) == 1
+    assert partition.sizes(".log").keys() == {6}
+    assert partition.append(b"7") == 7
+    partition.reopen()
+    assert partition.log.written.first_offset == 6
+    assert partition.read(0) == [b"6", b"7"]
+    assert partition.log.size_bytes == partition.log_file(6).stat().st_size
+
+
+def test_purge_begins_anew(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, segment_size_max=1)
+    for number in range(5):
+        partition.append(b"%d" % number)
+    partition.log.sync()
+    partition.log.save_recovery_point()
+    partition.path("offsets/consumers/3").write_bytes(bytes(8))
+    partition.log.purge(BIRTH + 1)
+    assert partition.log.written == Published.empty(BIRTH + 1)
+    assert read_birth(partition.directory, Files()) == BIRTH + 1
+    assert partition.sizes(".log") == partition.sizes(".index") == {0: 0}
+    assert os.listdir(partition.path("offsets/consumers")) == []
+    assert partition.append(b"new") == 0
+    partition.birth = BIRTH + 1
+    partition.reopen()
+    assert partition.read() == [b"new"]
+
+
+def test_purge_of_a_partition_without_files_makes_none(tmp_path: Path) -> None:
+    partition = Partition(tmp_path)
+    partition.log.purge(BIRTH + 1)
+    assert list(tmp_path.iterdir()) == []
+    partition.append(b"x")
+    assert read_birth(partition.directory, Files()) == BIRTH + 1
+
+
+def test_purge_heals_a_read_only_log(tmp_path: Path) -> None:
+    files = FailingFiles()
+    partition = Partition(tmp_path, files=files)
+    partition.append(b"x")
+    files.fail("unlink", errno.EIO)
+    with pytest.raises(Exception, match="Input/output"):
+        partition.log.purge(BIRTH + 1)
+    assert partition.log.read_only
+    files.repair()
+    partition.log.purge(BIRTH + 1)
+    assert partition.append(b"y") == 0
+
+
+def test_only_sealed_segments_can_be_repaired(tmp_path: Path) -> None:
+    partition = Partition(tmp_path)
+    partition.append(b"x")
+    with pytest.raises(SegmentNotFound):
+        partition.log.repair_index(0)
+    partition.log.roll()
+    assert partition.log.repair_index(0) == []
+    partition.log.roll()
+    assert partition.sizes(".log") == {0: 65, 1: 0}
+
+
+def test_open_files_stay_within_their_bound(tmp_path: Path) -> None:
+    files = FailingFiles()
+    partition = Partition(tmp_path, segment_size_max=1, files=files, open_files_max=3)
+    for _ in range(10):
+        partition.append(b"x")
+        assert len(partition.open_files) <= 3
+        assert files.open_count <= 3
+    partition.log.close()
+    assert files.open_count == 0
+
+
+def test_settings_have_safe_defaults() -> None:
+    assert LogSettings(1) == LogSettings(1, sync_on_write=False, validate_checksum=False)

@@ -1,0 +1,230 @@
+"""Committed offsets: values, files, clamping, bounds, a failing disk."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from borzoi.protocol.errors import (
+    CannotDeleteConsumerOffsetFile,
+    CannotOpenConsumerOffsetsFile,
+    CannotSyncFile,
+)
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.storage.files import Files
+from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.open_files import OpenFiles
+from tests.storage.faults import ERRORS, FailingFiles
+
+CONSUMER, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP
+
+
+def load(
+    directory: Path,
+    offset_max: int | None = 1000,
+    *,
+    files: Files | None = None,
+    consumers_max: int = 100,
+    open_files_max: int = 8,
+) -> ConsumerOffsets:
+    files = files or Files()
+    return ConsumerOffsets.load(
+        str(directory),
+        files,
+        offset_max,
+        open_files=OpenFiles(files, open_files_max),
+        consumers_max=consumers_max,
+    )
+
+
+def test_commits_are_files_of_eight_bytes(tmp_path: Path) -> None:
+    offsets = load(tmp_path)
+    offsets.store(CONSUMER, 5, 300)
+    offsets.store(GROUP, 0, 7)
+    assert not (tmp_path / "offsets").exists()
+    offsets.write()
+    assert (tmp_path / "offsets/consumers/5").read_bytes() == (300).to_bytes(8, "little")
+    assert (tmp_path / "offsets/groups/0").read_bytes() == (7).to_bytes(8, "little")
+    offsets.store(CONSUMER, 5, 2)
+    offsets.write()
+    again = load(tmp_path)
+    assert again.report == []
+    assert (again.get(CONSUMER, 5), again.get(GROUP, 0)) == (2, 7)
+    assert again.get(GROUP, 5) is None
+    assert again.items() == [(CONSUMER, 5, 2), (GROUP, 0, 7)]
+
+
+def test_commits_of_one_turn_are_one_write_per_consumer(tmp_path: Path) -> None:
+    files = FailingFiles()
+    offsets = load(tmp_path, files=files)
+    offsets.store(CONSUMER, 1, 0)
+    offsets.write()
+    files.calls.clear()
+    for offset in range(50):
+        offsets.store(CONSUMER, 1, offset)
+    offsets.write()
+    assert [name for name, _ in files.calls] == ["pwritev"]
+    files.calls.clear()
+    offsets.write()
+    assert files.calls == []
+
+
+def test_values_beyond_the_end_are_clamped_on_disk_too(tmp_path: Path) -> None:
+    offsets = load(tmp_path)
+    offsets.store(CONSUMER, 1, 1000)
+    offsets.store(CONSUMER, 2, 41)
+    offsets.write()
+    shorter = load(tmp_path, 41)
+    assert (shorter.get(CONSUMER, 1), shorter.get(CONSUMER, 2)) == (41, 41)
+    assert len(shorter.report) == 1
+    assert "1000" in shorter.report[0]
+    assert load(tmp_path, 1000).get(CONSUMER, 1) == 41
+
+
+def test_values_in_an_empty_partition_are_dropped_for_good(tmp_path: Path) -> None:
+    offsets = load(tmp_path)
+    offsets.store(GROUP, 1, 0)
+    offsets.write()
+    empty = load(tmp_path, None)
+    assert empty.get(GROUP, 1) is None
+    assert len(empty.report) == 1
+    assert load(tmp_path).get(GROUP, 1) is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 7, 9, 100])
+def test_a_file_of_another_size_is_reported_not_fatal(tmp_path: Path, size: int) -> None:
+    offsets = load(tmp_path)
+    offsets.store(CONSUMER, 1, 5)
+    offsets.store(CONSUMER, 2, 6)
+    offsets.write()
+    (tmp_path / "offsets/consumers/1").write_bytes(bytes(size))
+    again = load(tmp_path)
+    assert (again.get(CONSUMER, 1), again.get(CONSUMER, 2)) == (None, 6)
+    assert len(again.report) == 1
+    again.store(CONSUMER, 1, 7)
+    again.write()
+    assert int.from_bytes((tmp_path / "offsets/consumers/1").read_bytes()[:8], "little") == 7
+    if size <= 8:
+        assert load(tmp_path).get(CONSUMER, 1) == 7
+
+
+@pytest.mark.parametrize("name", ["x", "-1", "007", "4294967296", "1.tmp", "²"])
+def test_a_file_of_another_name_is_reported_not_fatal(tmp_path: Path, name: str) -> None:
+    (tmp_path / "offsets/groups").mkdir(parents=True)
+    (tmp_path / "offsets/groups" / name).write_bytes(bytes(8))
+    offsets = load(tmp_path)
+    assert len(offsets) == 0
+    assert len(offsets.report) == 1
+
+
+def test_delete_and_clear(tmp_path: Path) -> None:
+    offsets = load(tmp_path)
+    assert not offsets.delete(CONSUMER, 1)
+    for id in range(3):
+        offsets.store(CONSUMER, id, id)
+        offsets.store(GROUP, id, id)
+    offsets.write()
+    offsets.store(CONSUMER, 1, 9)
+    assert offsets.delete(CONSUMER, 1)
+    offsets.write()
+    assert not (tmp_path / "offsets/consumers/1").exists()
+    assert offsets.get(CONSUMER, 1) is None
+    offsets.clear()
+    assert len(offsets) == 0
+    assert list((tmp_path / "offsets/groups").iterdir()) == []
+    offsets.store(CONSUMER, 1, 3)
+    offsets.write()
+    assert load(tmp_path).items() == [(CONSUMER, 1, 3)]
+
+
+def test_lowest(tmp_path: Path) -> None:
+    offsets = load(tmp_path)
+    assert offsets.lowest() is None
+    offsets.store(CONSUMER, 4, 20)
+    offsets.store(GROUP, 2, 10)
+    offsets.store(GROUP, 1, 10)
+    assert offsets.lowest() == (10, GROUP, 1)
+
+
+def test_consumers_are_bounded(tmp_path: Path) -> None:
+    offsets = load(tmp_path, consumers_max=3)
+    for id in range(2):
+        offsets.store(CONSUMER, id, 1)
+    offsets.store(GROUP, 0, 1)
+    with pytest.raises(CannotOpenConsumerOffsetsFile, match="3 consumers"):
+        offsets.store(GROUP, 1, 1)
+    offsets.store(GROUP, 0, 2)
+    offsets.delete(CONSUMER, 0)
+    offsets.store(GROUP, 1, 1)
+    offsets.write()
+    lowered = load(tmp_path, consumers_max=2)
+    assert len(lowered) == 3
+    assert "limit" in lowered.report[0]
+
+
+@pytest.mark.parametrize("fault", ERRORS)
+def test_a_failed_write_takes_the_commits_back(tmp_path: Path, fault: int) -> None:
+    files = FailingFiles()
+    offsets = load(tmp_path, files=files)
+    offsets.store(CONSUMER, 1, 5)
+    offsets.write()
+    offsets.store(CONSUMER, 1, 6)
+    offsets.store(CONSUMER, 1, 7)
+    offsets.store(CONSUMER, 2, 1)
+    files.fail("pwritev", fault)
+    with pytest.raises(CannotOpenConsumerOffsetsFile):
+        offsets.write()
+    assert offsets.items() == [(CONSUMER, 1, 5)]
+    files.repair()
+    offsets.write()
+    assert load(tmp_path).get(CONSUMER, 1) == 5
+    offsets.store(CONSUMER, 2, 1)
+    offsets.write()
+    assert load(tmp_path).items() == [(CONSUMER, 1, 5), (CONSUMER, 2, 1)]
+
+
+def test_sync_and_delete_tell_when_the_disk_refuses(tmp_path: Path) -> None:
+    files = FailingFiles()
+    offsets = load(tmp_path, files=files)
+    offsets.store(CONSUMER, 1, 5)
+    offsets.write()
+    files.fail("fdatasync", errno.EIO)
+    with pytest.raises(CannotSyncFile):
+        offsets.sync()
+    files.repair()
+    files.calls.clear()
+    offsets.sync()
+    assert [name for name, _ in files.calls] == ["fdatasync", "fsync_directory"]
+    files.calls.clear()
+    offsets.sync()
+    assert files.calls == []
+    files.fail("unlink", errno.EIO)
+    with pytest.raises(CannotDeleteConsumerOffsetFile):
+        offsets.delete(CONSUMER, 1)
+    assert offsets.get(CONSUMER, 1) == 5
+
+
+def test_few_files_stay_open_for_many_consumers(tmp_path: Path) -> None:
+    files = FailingFiles()
+    offsets = load(tmp_path, files=files, open_files_max=4)
+    for id in range(50):
+        offsets.store(CONSUMER, id, id)
+    offsets.write()
+    assert files.open_count <= 4
+    assert len(load(tmp_path)) == 50
+
+
+def test_every_flipped_bit_changes_the_digest(tmp_path: Path) -> None:
+    offsets = load(tmp_path)
+    offsets.store(CONSUMER, 1, 500)
+    offsets.store(GROUP, 1, 500)
+    offsets.write()
+    digest = offsets.digest()
+    assert load(tmp_path).digest() == digest
+    path = tmp_path / "offsets/consumers/1"
+    whole = path.read_bytes()
+    for bit in range(64):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        assert load(tmp_path).digest() != digest
