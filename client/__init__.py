@@ -1,0 +1,27 @@
+"""A typed asyncio client over the same codecs as the server.
+
+It knows the wire and nothing of the server's other packages.
+"""
+
+from borzoi.client.arguments import InvalidArgument
+from borzoi.client.client import BorzoiClient
+from borzoi.client.connection import Connection, RequestTimeout
+from borzoi.client.outgoing import Outgoing, new_message
+from borzoi.client.reply_reader import RawReply, ResponseTooBig
+from borzoi.client.strategies import FIRST, LAST, NEXT, from_offset, from_timestamp
+
+__all__ = [
+    "FIRST",
+    "LAST",
+    "NEXT",
+    "BorzoiClient",
+    "Connection",
+    "InvalidArgument",
+    "Outgoing",
+    "RawReply",
+    "RequestTimeout",
+    "ResponseTooBig",
+    "from_offset",
+    "from_timestamp",
+    "new_message",
+]

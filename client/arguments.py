@@ -1,0 +1,148 @@
+"""Whatever a user types is looked at before it becomes bytes.
+
+A command is checked field by field; what a field may hold follows from its name, the same in
+all commands. Errors say which field, what was found and what is needed, and never repeat a
+password. Limits that are the server's to choose, such as how many partitions a topic may have,
+are left to the server.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from types import NoneType
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
+
+from borzoi.protocol.commands import Command, SendMessages
+from borzoi.protocol.commands.topics import COMPRESSION_MAX, COMPRESSION_MIN
+from borzoi.protocol.identifiers import (
+    NAME_SIZE_MAX,
+    U32_MAX,
+    U64_MAX,
+    Consumer,
+    MessagesKey,
+    PartitionId,
+    Partitioning,
+    PollingStrategy,
+)
+
+U8_MAX: Final = 0xFF
+
+
+class InvalidArgument(ValueError):
+    """An argument that cannot be sent; nothing was."""
+
+
+Check: TypeAlias = Callable[[str, Any], None]
+
+
+def check_text(what: str, text: str, size_min: int = 1, size_max: int = NAME_SIZE_MAX) -> None:
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{what} is of type {type(text).__name__}; a str is needed")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{what} cannot be written as UTF-8") from None
+    if not size_min <= size <= size_max:
+        raise InvalidArgument(f"{what} has {size} bytes; {size_min} to {size_max} are needed")
+
+
+def check_number(what: str, number: int, largest: int, smallest: int = 0) -> None:
+    if not isinstance(number, int):
+        raise InvalidArgument(f"{what} is of type {type(number).__name__}; an int is needed")
+    if not smallest <= number <= largest:
+        raise InvalidArgument(f"{what} is {number}; {smallest} to {largest} is needed")
+
+
+def check_identifier(what: str, identifier: int | str) -> None:
+    if isinstance(identifier, str):
+        check_text(what, identifier)
+    elif isinstance(identifier, int):
+        check_number(what, identifier, U32_MAX)
+    else:
+        found = type(identifier).__name__
+        raise InvalidArgument(f"{what} is of type {found}; an int (id) or a str (name) is needed")
+
+
+def check_partitioning(partitioning: Partitioning) -> None:
+    if isinstance(partitioning, PartitionId):
+        check_number("partition_id", partitioning.partition_id, U32_MAX)
+    elif isinstance(partitioning, MessagesKey):
+        size = len(partitioning.key)
+        if not 1 <= size <= NAME_SIZE_MAX:
+            raise InvalidArgument(f"key has {size} bytes; 1 to {NAME_SIZE_MAX} are needed")
+
+
+def check_command(command: Command) -> None:
+    for name, check, is_optional in _COMMAND_CHECKS[type(command)]:
+        value = getattr(command, name)
+        if value is not None or not is_optional:
+            check(name, value)
+
+
+def _check_consumer(what: str, consumer: Consumer) -> None:
+    check_identifier(what, consumer.id)
+
+
+def _check_strategy(what: str, strategy: PollingStrategy) -> None:
+    check_number(f"{what} {strategy.kind.name}", strategy.value, U64_MAX)
+
+
+def _check_u8(what: str, number: int) -> None:
+    check_number(what, number, U8_MAX)
+
+
+def _check_u32(what: str, number: int) -> None:
+    check_number(what, number, U32_MAX)
+
+
+def _check_u64(what: str, number: int) -> None:
+    check_number(what, number, U64_MAX)
+
+
+def _check_long_text(what: str, text: str) -> None:
+    check_text(what, text, 0, U32_MAX)
+
+
+def _check_compression(what: str, code: int) -> None:
+    check_number(what, code, COMPRESSION_MAX, COMPRESSION_MIN)
+
+
+def _accept(_what: str, _value: object) -> None:
+    """For enumerations and permissions: their types leave nothing to check."""
+
+
+FIELD_CHECKS: Final[Mapping[str, Check]] = {
+    **dict.fromkeys(("stream", "topic", "group", "user"), check_identifier),
+    **dict.fromkeys(("name", "username", "token"), check_text),
+    **dict.fromkeys(("password", "current_password", "new_password"), check_text),
+    **dict.fromkeys(("version", "context"), _check_long_text),
+    **dict.fromkeys(("partition_id", "partitions_count", "segments_count"), _check_u32),
+    **dict.fromkeys(("client_id", "count"), _check_u32),
+    **dict.fromkeys(("message_expiry", "max_topic_size", "offset", "expiry"), _check_u64),
+    **dict.fromkeys(("auto_commit", "fsync"), _accept),
+    **dict.fromkeys(("status", "permissions", "compression", "types"), _accept),
+    "compression_algorithm": _check_compression,
+    "replication_factor": _check_u8,
+    "consumer": _check_consumer,
+    "strategy": _check_strategy,
+}
+
+
+class _FieldCheck(NamedTuple):
+    name: str
+    check: Check
+    is_optional: bool
+
+
+def _checks_of(command: Any) -> tuple[_FieldCheck, ...]:
+    return tuple(
+        _FieldCheck(field.name, FIELD_CHECKS[field.name], NoneType in get_args(field.type))
+        for field in fields(command)
+    )
+
+
+# Made once, so that a field without a check is noticed here and not by a user.
+_COMMAND_CHECKS: Final[Mapping[type, tuple[_FieldCheck, ...]]] = {
+    command: _checks_of(command)
+    for command in get_args(Command)
+    if command is not SendMessages  # a batch is checked where it is prepared
+}

@@ -1,0 +1,107 @@
+"""One TCP connection to a broker: commands go out, their answers come back.
+
+Owns the socket. Any number of tasks may share a connection; their requests take turns in the
+order in which they were made, because answers carry nothing to tell them apart.
+
+Always: an open connection is in step, that is, the next bytes from the server answer the next
+request. A request that is given up (deadline, cancelled caller) leaves an answer on its way,
+so it takes the connection with it.
+"""
+
+import asyncio
+from functools import partial
+from typing import Any, Final, Self
+
+from borzoi.client.reply_reader import RawReply, ReplyReader
+from borzoi.protocol.commands import Command
+from borzoi.protocol.errors import (
+    BrokerError,
+    CannotEstablishConnection,
+    ConnectionClosed,
+    InvalidFormat,
+    error_for,
+)
+from borzoi.protocol.frame import CODE_SIZE, REQUEST_HEADER
+from borzoi.protocol.generations import code_of, decode_reply, encode_command
+
+TIMEOUT_S: Final = 30.0
+# Room for four messages of the largest size there is.
+RESPONSE_SIZE_MAX: Final = 256 * 1024 * 1024
+
+
+class RequestTimeout(TimeoutError):
+    """No answer before the deadline. The connection is closed, the outcome is not known."""
+
+
+class Connection:
+    """Made by open(). Not logged in; that is a request like any other."""
+
+    def __init__(self, reader: ReplyReader, timeout_s: float) -> None:
+        self._reader = reader
+        self._timeout_s = timeout_s
+        self._turn = asyncio.Lock()  # wakes its waiters first come, first served
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        response_size_max: int = RESPONSE_SIZE_MAX,
+    ) -> Self:
+        """Connect; `timeout_s` is for this and then for each request once it has its turn."""
+        loop = asyncio.get_running_loop()
+        make_reader = partial(ReplyReader, loop, response_size_max)
+        try:
+            async with asyncio.timeout(timeout_s):
+                _transport, reader = await loop.create_connection(make_reader, host, port)
+        except OSError as error:  # TimeoutError is one, and says nothing itself
+            cause = str(error) or f"no answer within {timeout_s} s"
+            raise CannotEstablishConnection(f"cannot connect to {host}:{port}: {cause}") from error
+        return cls(reader, timeout_s)
+
+    @property
+    def is_open(self) -> bool:
+        return self._reader.is_open
+
+    async def request(self, command: Command) -> Any:
+        """The value a command is answered with; None where it has none or found nothing.
+
+        Raises the BrokerError of the answer's status, ConnectionClosed when the server went
+        away, RequestTimeout and ResponseTooBig.
+        """
+        return await self.request_parts(code_of(command), encode_command(command))
+
+    async def request_parts(self, code: int, *payload: bytes) -> Any:
+        """As request(), for a payload that is already encoded, in one piece or several."""
+        status, answer = await self.send_raw(code, *payload)
+        if status:
+            raise error_for(status)
+        try:
+            return decode_reply(code, memoryview(answer))
+        except BrokerError as error:
+            # Its own status would look like something the server has said.
+            raise InvalidFormat(f"the answer to command {code} is unreadable: {error}") from error
+
+    async def send_raw(self, code: int, *payload: bytes) -> RawReply:
+        """Any code and payload, and whatever the server says to it, errors included."""
+        length = CODE_SIZE + sum(map(len, payload))
+        header = REQUEST_HEADER.pack(length, code)
+        async with self._turn:
+            reply = self._reader.ask((header, *payload))
+            deadline = asyncio.get_running_loop().call_later(self._timeout_s, self._give_up, code)
+            try:
+                return await reply
+            finally:
+                deadline.cancel()
+                if reply.cancelled():
+                    self._reader.end(ConnectionClosed("a caller did not wait for its answer"))
+
+    async def close(self) -> None:
+        """Close at once; a request that is still unanswered fails. May be called twice."""
+        self._reader.end(ConnectionClosed("it was closed on this side"))
+        await self._reader.wait_lost()
+
+    def _give_up(self, code: int) -> None:
+        self._reader.end(RequestTimeout(f"command {code} had no answer in {self._timeout_s} s"))

@@ -1,0 +1,1 @@
+"""Supervisor, workers, sessions, handlers: where protocol, router and storage meet."""

@@ -1,0 +1,62 @@
+"""Settings that are understood but whose part of the broker does not exist yet.
+
+A user who changes one of them is told so once at start, instead of wondering. Whoever builds the
+part deletes its line here. Pure. Always: a prefix names a key or a table of the schema (tested).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from borzoi.shards.config.schema import Config
+from borzoi.shards.config.tree import Leaf, key_text, values_of
+
+NOT_YET: Final[dict[str, str]] = {
+    "consumer_group": "group rebalancing waits for nobody yet",
+    "data_maintenance": "no message is expired or cleaned up yet",
+    "http": "the HTTP API is not served yet",
+    "tcp.socket_migration": "connections stay on the shard that accepted them",
+    "tcp.ipv6": "the family follows the address",
+    "tcp.tls": "TLS is not served yet, TCP stays in clear text",
+    "quic": "QUIC is not served yet",
+    "websocket": "WebSocket is not served yet",
+    "personal_access_token": "personal access tokens do not exist yet",
+    "heartbeat": "silent clients are not evicted yet",
+    "telemetry": "nothing is exported yet",
+    "system.backup": "nothing is archived yet",
+    "system.state.max_file_operation_retries": "file operations are not retried",
+    "system.state.retry_delay": "file operations are not retried",
+    "system.encryption": "messages are stored in clear text",
+    "system.compression": "segments are not compressed yet",
+    "system.segment.archive_expired": "nothing is archived yet",
+    "system.segment.cache_indexes": "indexes are read through the page cache",
+    "system.segment.protect_unread": "no segment is deleted yet",
+    "system.message_deduplication": "messages are not deduplicated yet",
+    "system.recovery": "missing state is never invented",
+    "cluster": "there is only one node",
+}
+
+
+def without_effect(config: Config) -> tuple[str, ...]:
+    """One warning per setting that differs from its default and has no effect."""
+    defaults = {path: value for path, _, value in values_of(Config())}
+    warnings = []
+    for path, leaf, value in values_of(config):
+        key = key_text(path)
+        reason = _reason(key)
+        # Switching off what is not there is no reason to worry anybody.
+        if reason is None or value is False or defaults.get(path) == value:
+            continue
+        warnings.append(f"{key} = {_shown(leaf, value)} has no effect: {reason}")
+    return tuple(warnings)
+
+
+def _reason(key: str) -> str | None:
+    for prefix, reason in NOT_YET.items():
+        if key == prefix or key.startswith((f"{prefix}.", f"{prefix}[")):
+            return reason
+    return None
+
+
+def _shown(leaf: Leaf, value: object) -> str:
+    return "******" if leaf.kind.secret else repr(leaf.kind.show(value))

@@ -1,0 +1,101 @@
+"""From a TOML document to settings: each key checked against the schema.
+
+Settings are nested dicts that hold only what somebody set, already as values of the schema; the
+defaults come in when the Config is built from them. Does no I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from borzoi.shards.config.kinds import Kind
+from borzoi.shards.config.nearest import nearest
+from borzoi.shards.config.schema import Config, Table
+from borzoi.shards.config.tree import Leaf, Path, SubTable, key_text, nodes_of
+
+Settings = dict[str, Any]
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+@dataclass
+class Findings:
+    """What reading complains about. `unknown` never stops a boot, `problems` always does."""
+
+    unknown: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def read_document(document: dict[str, object], findings: Findings) -> Settings:
+    """The settings in a parsed TOML document. Keys that do not exist are left out and reported."""
+    return _read_table(Config, document, (), findings)
+
+
+def _read_table(
+    table: type[Table], document: dict[str, object], path: Path, findings: Findings
+) -> Settings:
+    nodes = nodes_of(table)
+    settings: Settings = {}
+    for name, value in document.items():
+        here = (*path, name)
+        node = nodes.get(name)
+        if node is None:
+            # One report for an unknown table, not one for each key in it.
+            guess = key_text((*path, nearest(name, nodes)))
+            what = "table" if isinstance(value, dict) else "key"
+            findings.unknown.append(
+                f"unknown {what} {key_text(here)!r} is ignored, the nearest known one is {guess!r}"
+            )
+        elif isinstance(node, Leaf):
+            try:
+                settings[name] = node.kind.read(value)
+            except ValueError as error:
+                findings.problems.append(complaint(key_text(here), node.kind, value, error))
+        elif isinstance(node, SubTable):
+            if isinstance(value, dict):
+                settings[name] = _read_table(node.table, value, here, findings)
+            else:
+                findings.problems.append(f"{key_text(here)} is {value!r}: needs a table")
+        elif isinstance(value, list) and all(isinstance(element, dict) for element in value):
+            settings[name] = [
+                _read_table(node.table, element, (*here, index), findings)
+                for index, element in enumerate(value)
+            ]
+        else:
+            findings.problems.append(f"{key_text(here)} is {value!r}: needs an array of tables")
+    return settings
+
+
+def complaint(key: str, kind: Kind, value: object, error: ValueError) -> str:
+    found = "******" if kind.secret else repr(value)
+    return f"{key} is {found} ({error}): needs {kind.needs}"
+
+
+def build_config(settings: Settings, findings: Findings) -> Config | None:
+    """Settings over defaults. None, with problems reported, when an array's element lacks a key."""
+    return _build(Config, settings, (), findings)
+
+
+def _build(
+    table: type[AnyTable], settings: Settings, path: Path, findings: Findings
+) -> AnyTable | None:
+    fields: dict[str, Any] = {}
+    complete = True
+    for name, node in nodes_of(table).items():
+        here = (*path, name)
+        if name not in settings:
+            if isinstance(node, Leaf) and node.required:
+                findings.problems.append(f"{key_text(here)} is missing: needs {node.kind.needs}")
+                complete = False
+        elif isinstance(node, Leaf):
+            fields[name] = settings[name]
+        elif isinstance(node, SubTable):
+            fields[name] = _build(node.table, settings[name], here, findings)
+            complete = complete and fields[name] is not None
+        else:
+            fields[name] = tuple(
+                _build(node.table, element, (*here, index), findings)
+                for index, element in enumerate(settings[name])
+            )
+            complete = complete and None not in fields[name]
+    return table(**fields) if complete else None

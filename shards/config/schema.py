@@ -1,0 +1,441 @@
+"""Every setting of the broker, with its default: the whole configuration as frozen values.
+
+Field names are the TOML keys; the path of a field is its key and, upper-cased, its environment
+name. Sizes are bytes and durations microseconds, whatever text they were written as. A field's
+kind (how it is read and shown) stands in its annotation.
+
+Names and defaults are those of the Iggy 0.8.0 server, so that its files and its environment
+variables work. The differences are ours: `system.sharding.cpu_allocation` and
+`system.state.enforce_fsync` have other defaults, `system.partition.durability`,
+`system.segment.protect_unread`, `system.logging.json` and the table `limits` are new.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from borzoi.shards.config import kinds
+from borzoi.shards.config.durations import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NEVER,
+    SECOND,
+)
+from borzoi.shards.config.sizes import GIB, KIB, MIB, UNLIMITED
+
+Flag = Annotated[bool, kinds.BOOL]
+Text = Annotated[str, kinds.TEXT]
+Secret = Annotated[str, kinds.SECRET]
+Texts = Annotated[tuple[str, ...], kinds.TEXTS]
+U16 = Annotated[int, kinds.U16]
+U32 = Annotated[int, kinds.U32]
+U64 = Annotated[int, kinds.U64]
+Size = Annotated[int, kinds.SIZE]
+TopicSize = Annotated[int, kinds.TOPIC_SIZE]
+Duration = Annotated[int, kinds.DURATION]
+Expiry = Annotated[int, kinds.EXPIRY]
+Address = Annotated[str, kinds.ADDRESS]
+CacheIndexes = Annotated[Literal["all", "open_segment", "none"], kinds.CACHE_INDEXES]
+Transport = Annotated[Literal["grpc", "http"], kinds.choice("grpc", "http")]
+Codec = Annotated[
+    Literal["none", "gzip", "lz4", "zstd"], kinds.choice("none", "gzip", "lz4", "zstd")
+]
+Durability = Annotated[
+    Literal["written", "buffered", "fsync"], kinds.choice("written", "buffered", "fsync")
+]
+ProtectUnread = Annotated[Literal["always", "until_full"], kinds.choice("always", "until_full")]
+JwtAlgorithm = Annotated[str, kinds.TEXT]
+CpuAllocationText = Annotated[str, kinds.CPU_ALLOCATION]
+
+CERT_FILE = "core/certs/iggy_cert.pem"
+KEY_FILE = "core/certs/iggy_key.pem"
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of the configuration. Fields annotated with a Table are sub-tables."""
+
+
+class ConsumerGroup(Table, frozen=True, kw_only=True):
+    rebalancing_timeout: Duration = 30 * SECOND
+    rebalancing_check_interval: Duration = 5 * SECOND
+
+
+class MessagesMaintenance(Table, frozen=True, kw_only=True):
+    cleaner_enabled: Flag = False
+    interval: Duration = MINUTE
+
+
+class DataMaintenance(Table, frozen=True, kw_only=True):
+    messages: MessagesMaintenance = MessagesMaintenance()
+
+
+class Cors(Table, frozen=True, kw_only=True):
+    enabled: Flag = True
+    allowed_methods: Texts = ("GET", "POST", "PUT", "DELETE")
+    allowed_origins: Texts = ("*",)
+    allowed_headers: Texts = ("content-type", "authorization")
+    exposed_headers: Texts = ("",)
+    allow_credentials: Flag = False
+    allow_private_network: Flag = False
+
+
+class TrustedIssuer(Table, frozen=True, kw_only=True):
+    issuer: Text
+    jwks_url: Text
+    audience: Text
+    user_id: U32 = 0
+
+
+class Jwt(Table, frozen=True, kw_only=True):
+    algorithm: JwtAlgorithm = "HS256"
+    issuer: Text = "iggy.apache.org"
+    audience: Text = "iggy.apache.org"
+    valid_issuers: Texts = ("iggy.apache.org",)
+    valid_audiences: Texts = ("iggy.apache.org",)
+    access_token_expiry: Expiry = HOUR
+    clock_skew: Duration = 5 * SECOND
+    not_before: Duration = 0
+    encoding_secret: Secret = ""
+    decoding_secret: Secret = ""
+    use_base64_secret: Flag = False
+    # User 0 is root and is refused, so this entry of the 0.8.0 file lets nobody in.
+    trusted_issuers: tuple[TrustedIssuer, ...] = (
+        TrustedIssuer(
+            issuer="test-issuer",
+            jwks_url="http://127.0.0.1:8081/.well-known/jwks.json",
+            audience="iggy.apache.org",
+        ),
+    )
+
+
+class Metrics(Table, frozen=True, kw_only=True):
+    enabled: Flag = True
+    endpoint: Text = "/metrics"
+
+
+class HttpTls(Table, frozen=True, kw_only=True):
+    enabled: Flag = False
+    cert_file: Text = CERT_FILE
+    key_file: Text = KEY_FILE
+
+
+class Http(Table, frozen=True, kw_only=True):
+    enabled: Flag = True
+    address: Address = "127.0.0.1:3000"
+    max_request_size: Size = 2_000_000
+    web_ui: Flag = False
+    cors: Cors = Cors()
+    jwt: Jwt = Jwt()
+    metrics: Metrics = Metrics()
+    tls: HttpTls = HttpTls()
+
+
+class Tls(Table, frozen=True, kw_only=True):
+    enabled: Flag = False
+    self_signed: Flag = True
+    cert_file: Text = CERT_FILE
+    key_file: Text = KEY_FILE
+
+
+class TcpSocket(Table, frozen=True, kw_only=True):
+    """The other keys apply only when `override_defaults` is true."""
+
+    override_defaults: Flag = False
+    recv_buffer_size: Size = 100_000
+    send_buffer_size: Size = 100_000
+    keepalive: Flag = False
+    nodelay: Flag = False
+    linger: Duration = 0
+
+
+class Tcp(Table, frozen=True, kw_only=True):
+    enabled: Flag = True
+    address: Address = "127.0.0.1:8090"
+    socket_migration: Flag = True
+    ipv6: Flag = False
+    tls: Tls = Tls()
+    socket: TcpSocket = TcpSocket()
+
+
+class QuicCertificate(Table, frozen=True, kw_only=True):
+    self_signed: Flag = True
+    cert_file: Text = CERT_FILE
+    key_file: Text = KEY_FILE
+
+
+class QuicSocket(Table, frozen=True, kw_only=True):
+    override_defaults: Flag = False
+    recv_buffer_size: Size = 64_000
+    send_buffer_size: Size = 64_000
+    keepalive: Flag = False
+
+
+class Quic(Table, frozen=True, kw_only=True):
+    enabled: Flag = True
+    address: Address = "127.0.0.1:8080"
+    max_concurrent_bidi_streams: U64 = 10_000
+    datagram_send_buffer_size: Size = 100_000
+    initial_mtu: Size = 8_000
+    send_window: Size = 100_000
+    receive_window: Size = 100_000
+    keep_alive_interval: Duration = 5 * SECOND
+    max_idle_timeout: Duration = 10 * SECOND
+    certificate: QuicCertificate = QuicCertificate()
+    socket: QuicSocket = QuicSocket()
+
+
+class Websocket(Table, frozen=True, kw_only=True):
+    """A size that is None is left to the WebSocket library."""
+
+    enabled: Flag = True
+    address: Address = "127.0.0.1:8092"
+    read_buffer_size: Size | None = None
+    write_buffer_size: Size | None = None
+    max_write_buffer_size: Size | None = None
+    max_message_size: Size | None = None
+    max_frame_size: Size | None = None
+    accept_unmasked_frames: Flag = False
+    tls: Tls = Tls()
+
+
+class MessageSaver(Table, frozen=True, kw_only=True):
+    enabled: Flag = True
+    enforce_fsync: Flag = True
+    interval: Duration = 30 * SECOND
+
+
+class TokenCleaner(Table, frozen=True, kw_only=True):
+    enabled: Flag = True
+    interval: Duration = MINUTE
+
+
+class PersonalAccessToken(Table, frozen=True, kw_only=True):
+    max_tokens_per_user: U32 = 100
+    cleaner: TokenCleaner = TokenCleaner()
+
+
+class Heartbeat(Table, frozen=True, kw_only=True):
+    enabled: Flag = False
+    interval: Duration = 5 * SECOND
+
+
+class TelemetryLogs(Table, frozen=True, kw_only=True):
+    transport: Transport = "grpc"
+    endpoint: Text = "http://localhost:7281/v1/logs"
+
+
+class TelemetryTraces(Table, frozen=True, kw_only=True):
+    transport: Transport = "grpc"
+    endpoint: Text = "http://localhost:7281/v1/traces"
+
+
+class Telemetry(Table, frozen=True, kw_only=True):
+    enabled: Flag = False
+    service_name: Text = "iggy"
+    logs: TelemetryLogs = TelemetryLogs()
+    traces: TelemetryTraces = TelemetryTraces()
+
+
+class BackupCompatibility(Table, frozen=True, kw_only=True):
+    path: Text = "compatibility"
+
+
+class Backup(Table, frozen=True, kw_only=True):
+    path: Text = "backup"
+    compatibility: BackupCompatibility = BackupCompatibility()
+
+
+class State(Table, frozen=True, kw_only=True):
+    enforce_fsync: Flag = True
+    max_file_operation_retries: U32 = 1
+    retry_delay: Duration = SECOND
+
+
+class Runtime(Table, frozen=True, kw_only=True):
+    path: Text = "runtime"
+
+
+class Logging(Table, frozen=True, kw_only=True):
+    path: Text = "logs"
+    level: Text = "info"
+    json: Flag = False
+    file_enabled: Flag = True
+    max_file_size: Size = 500_000_000
+    max_total_size: Size = 4_000_000_000
+    rotation_check_interval: Duration = HOUR
+    retention: Duration = 7 * DAY
+    sysinfo_print_interval: Duration = 10 * SECOND
+
+
+class Encryption(Table, frozen=True, kw_only=True):
+    enabled: Flag = False
+    key: Secret = ""
+
+
+class Compression(Table, frozen=True, kw_only=True):
+    allow_override: Flag = False
+    default_algorithm: Codec = "none"
+
+
+class Stream(Table, frozen=True, kw_only=True):
+    path: Text = "streams"
+
+
+class Topic(Table, frozen=True, kw_only=True):
+    path: Text = "topics"
+    max_size: TopicSize = UNLIMITED
+    message_expiry: Expiry = NEVER
+
+
+class Partition(Table, frozen=True, kw_only=True):
+    """`durability` is what counts: loading turns `enforce_fsync = true` into "fsync"."""
+
+    path: Text = "partitions"
+    durability: Durability = "written"
+    enforce_fsync: Flag = False
+    validate_checksum: Flag = False
+    messages_required_to_save: U32 = 1024
+    size_of_messages_required_to_save: Size = MIB
+
+
+class Segment(Table, frozen=True, kw_only=True):
+    size: Size = GIB
+    archive_expired: Flag = False
+    cache_indexes: CacheIndexes = "open_segment"
+    protect_unread: ProtectUnread = "always"
+
+
+class MessageDeduplication(Table, frozen=True, kw_only=True):
+    enabled: Flag = False
+    max_entries: U64 = 10_000
+    expiry: Duration = MINUTE
+
+
+class Recovery(Table, frozen=True, kw_only=True):
+    recreate_missing_state: Flag = False
+
+
+class MemoryPool(Table, frozen=True, kw_only=True):
+    enabled: Flag = True
+    size: Size = 4 * GIB
+    bucket_capacity: U32 = 8192
+
+
+class Sharding(Table, frozen=True, kw_only=True):
+    cpu_allocation: CpuAllocationText = "all"
+
+
+class System(Table, frozen=True, kw_only=True):
+    path: Text = "local_data"
+    backup: Backup = Backup()
+    state: State = State()
+    runtime: Runtime = Runtime()
+    logging: Logging = Logging()
+    encryption: Encryption = Encryption()
+    compression: Compression = Compression()
+    stream: Stream = Stream()
+    topic: Topic = Topic()
+    partition: Partition = Partition()
+    segment: Segment = Segment()
+    message_deduplication: MessageDeduplication = MessageDeduplication()
+    recovery: Recovery = Recovery()
+    memory_pool: MemoryPool = MemoryPool()
+    sharding: Sharding = Sharding()
+
+
+class CurrentNode(Table, frozen=True, kw_only=True):
+    name: Text = "iggy-node-1"
+    ip: Text = "127.0.0.1"
+
+
+class NodePorts(Table, frozen=True, kw_only=True):
+    """A port that is None is the current node's."""
+
+    tcp: U16 | None = None
+    quic: U16 | None = None
+    http: U16 | None = None
+    websocket: U16 | None = None
+
+
+class OtherNode(Table, frozen=True, kw_only=True):
+    name: Text
+    ip: Text
+    ports: NodePorts = NodePorts()
+
+
+class Nodes(Table, frozen=True, kw_only=True):
+    current: CurrentNode = CurrentNode()
+    others: tuple[OtherNode, ...] = (
+        OtherNode(
+            name="iggy-node-2",
+            ip="127.0.0.1",
+            ports=NodePorts(tcp=8091, quic=8081, http=3001, websocket=8093),
+        ),
+    )
+
+
+class Cluster(Table, frozen=True, kw_only=True):
+    enabled: Flag = False
+    name: Text = "iggy-cluster"
+    node: Nodes = Nodes()
+
+
+class Limits(Table, frozen=True, kw_only=True):
+    """Bounds that the 0.8.0 server does not have or does not let anybody set (ours).
+
+    frame_size_max               a SEND_MESSAGES frame
+    control_frame_size_max       any other frame of a logged-in client
+    frame_size_max_before_login  any frame before the login
+    response_size_max            the answer to one poll
+    connections_max              open connections of one shard
+    connections_per_address_max  of these, from one remote address
+    login_timeout                from the connect to a successful login
+    frame_timeout                from a frame's first byte to its last
+    write_timeout                without the peer taking a byte of an answer
+    request_timeout              for the answer of another shard
+    consumers_per_partition_max  stored offsets of one partition, groups included
+    partitions_total_max         partitions of the whole broker (slots of the board)
+    heartbeat_timeout            after which a silent worker is taken for stalled
+    """
+
+    frame_size_max: Size = 128 * MIB
+    control_frame_size_max: Size = 10 * MIB
+    frame_size_max_before_login: Size = 64 * KIB
+    response_size_max: Size = 128 * MIB
+    connections_max: U32 = 10_000
+    connections_per_address_max: U32 = 5_000
+    login_timeout: Duration = 30 * SECOND
+    frame_timeout: Duration = 60 * SECOND
+    write_timeout: Duration = 60 * SECOND
+    request_timeout: Duration = 2 * SECOND
+    consumers_per_partition_max: U32 = 10_000
+    partitions_total_max: U32 = 16_777_216
+    heartbeat_timeout: Duration = 30 * SECOND
+
+
+class Config(Table, frozen=True, kw_only=True):
+    consumer_group: ConsumerGroup = ConsumerGroup()
+    data_maintenance: DataMaintenance = DataMaintenance()
+    http: Http = Http()
+    tcp: Tcp = Tcp()
+    quic: Quic = Quic()
+    websocket: Websocket = Websocket()
+    message_saver: MessageSaver = MessageSaver()
+    personal_access_token: PersonalAccessToken = PersonalAccessToken()
+    heartbeat: Heartbeat = Heartbeat()
+    telemetry: Telemetry = Telemetry()
+    system: System = System()
+    cluster: Cluster = Cluster()
+    limits: Limits = Limits()
+
+
+def to_json(config: Config) -> bytes:
+    """For the way from the supervisor to a worker. Holds the secrets in clear: never log it."""
+    return msgspec.json.encode(config)
+
+
+def from_json(data: bytes) -> Config:
+    return msgspec.json.decode(data, type=Config)

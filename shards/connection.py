@@ -1,0 +1,455 @@
+"""One TCP connection: bytes from the socket to frames, answers back to the socket.
+
+Owned by the worker's loop. Bytes are received straight into the arena: at a frame boundary into
+the receive block that all connections share, a frame that does not end there into a pool buffer
+of exactly its length. So an idle connection owns no buffer, and a frame is never copied, except
+for the part of a large one that came with its header.
+
+One request of a connection is in work at a time. What arrives meanwhile waits here and reading
+is paused, which gives the order of answers and back-pressure for nothing. A connection that has
+more to say than fits in its turn goes on in the next one, so that its neighbours get theirs.
+
+Always: nothing is reserved for a length that has not been admitted; a refused frame is drained,
+so that the next one is found where it begins, or the connection is closed.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.errors import InvalidCommand, Unauthenticated
+from borzoi.protocol.frame import CODE_SIZE, LENGTH_SIZE, REQUEST_HEADER, encode_response
+from borzoi.router.buffer import Buffer
+from borzoi.router.pool import MemoryPool, Waiter
+from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
+
+# One turn of the loop carries out at most so many requests of a connection, and reads at most one
+# full window. A ping takes 10 us: without this bound a flood of them kept others waiting 400 ms.
+REQUESTS_PER_TURN_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Bounds of one connection, all from the `limits` table of the configuration."""
+
+    frame_size_max: int
+    control_frame_size_max: int
+    frame_size_max_before_login: int
+    login_timeout_s: float
+    frame_timeout_s: float
+    write_timeout_s: float
+
+
+class SessionOfConnection(Protocol):
+    """What a connection needs of the session it carries."""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether larger frames are welcome."""
+
+    def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
+        """Carry out one request; it ends with `Connection.finish` or `Connection.abandon`.
+
+        `payload` begins at `start` of `buffer`, or lies in private memory if that is None.
+        """
+
+    def closed(self) -> None:
+        """The peer is gone."""
+
+
+class Connections(Protocol):
+    """Who makes sessions and counts connections."""
+
+    def opened(self, connection: "Connection", address: str) -> SessionOfConnection | None:
+        """A session for a new connection, or None when there are too many."""
+
+    def lost(self, connection: "Connection") -> None:
+        """A connection has ended."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The transport side of one client."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connections: Connections,
+        receive: ReceiveBlocks,
+        pool: MemoryPool,
+        limits: ConnectionLimits,
+    ) -> None:
+        self._loop = loop
+        self._connections = connections
+        self._receive = receive
+        self._pool = pool
+        self._limits = limits
+        self._transport: asyncio.Transport | None = None
+        self._session: SessionOfConnection | None = None
+        self._kept = b""  # bytes that wait for their turn, or for the rest of a header
+        self._filling: Buffer | None = None
+        self._filled = 0
+        self._drain_left = 0
+        self._drain_answer = b""
+        self._busy = False
+        self._request_buffer: Buffer | None = None
+        self._taking = False
+        self._reading_paused = False
+        self._pool_waiter: Waiter | None = None
+        self._waits_for_turn = False
+        self._anonymous_since = 0.0
+        self._frame_since: float | None = None
+        self._write_paused_since: float | None = None
+        self._unsent_bytes = 0
+        self._closing_since: float | None = None
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        # uvloop's transports do what asyncio's do without being of its classes.
+        transport = cast(asyncio.Transport, transport)
+        self._transport = transport
+        self._anonymous_since = self._loop.time()
+        peer = transport.get_extra_info("peername")
+        if peer is None:
+            # It was reset between the kernel's accept and ours.
+            transport.abort()
+            return
+        host, port = peer[0], peer[1]
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._session = self._connections.opened(self, address)
+        if self._session is None:
+            transport.abort()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Where the next bytes go. Only looks: the loop calls it before EAGAIN and EOF too."""
+        filling = self._filling
+        if filling is not None:
+            return filling.view[self._filled :]
+        return self._receive.window()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have arrived where `get_buffer` said."""
+        filling = self._filling
+        if filling is not None:
+            self._filled += nbytes
+            if self._filled == filling.length:
+                self._filling = None
+                self._begin(filling, filling.view, 0, filling.length)
+                self._go_on()
+            return
+        window_was_filled = nbytes == len(self._receive.window())
+        block, start = self._receive.received(nbytes)
+        if self._kept:
+            joined = self._kept + block.view[start : start + nbytes]
+            self._kept = b""
+            self._take(None, memoryview(joined), 0, len(joined))
+        else:
+            self._take(block, block.view, start, start + nbytes)
+        block.release()
+        if self._receive.low:
+            self._pause_until_pool_has_room(BLOCK_SIZE)
+        elif window_was_filled and self._filling is None:
+            # The loop reads a socket many times in one turn as long as windows come back full.
+            self._pause_until_next_turn()
+
+    def eof_received(self) -> bool:
+        """The client sends no more: close."""
+        return False
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """The connection has ended; a request in work ends by itself and answers nobody."""
+        if self._filling is not None:
+            self._filling.release()
+            self._filling = None
+        if self._pool_waiter is not None:
+            self._pool_waiter.cancel()
+            self._pool_waiter = None
+        self._kept = b""
+        self._transport = None
+        if self._session is not None:
+            self._session.closed()
+            self._connections.lost(self)
+
+    def pause_writing(self) -> None:
+        """The client does not read: no further request until it does."""
+        assert self._transport is not None, "only an open transport pauses"
+        self._write_paused_since = self._loop.time()
+        self._unsent_bytes = self._transport.get_write_buffer_size()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._write_paused_since = None
+        self._go_on()
+
+    # What the session calls.
+
+    def finish(self, parts: Sequence[bytes | memoryview], *, close: bool = False) -> None:
+        """Answer the request in work and turn to the next."""
+        self._release_request()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if len(parts) == 1:
+            transport.write(parts[0])
+        else:
+            transport.writelines(parts)
+        if close:
+            transport.close()
+        elif not self._taking:
+            self._go_on()
+
+    def abandon(self) -> None:
+        """The outcome of the request in work is unknown: close without a status."""
+        self._release_request()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the worker calls.
+
+    def check_deadlines(self, now: float) -> str | None:
+        """Close the connection if it keeps us waiting too long; the reason, if so."""
+        transport = self._transport
+        if transport is None or self._session is None:
+            return None
+        reason = self._overdue(transport, self._session, now)
+        if reason is not None:
+            transport.abort()
+        return reason
+
+    def close(self, parting: bytes) -> None:
+        """End the connection from our side, with a last frame."""
+        if self._transport is not None and not self._transport.is_closing():
+            if not self._busy:
+                self._transport.write(parting)
+            self._transport.close()
+
+    def _overdue(
+        self, transport: asyncio.Transport, session: SessionOfConnection, now: float
+    ) -> str | None:
+        limits = self._limits
+        if session.is_authenticated:
+            self._anonymous_since = now
+        if transport.is_closing():
+            # It was closed, by us or by the peer's end of file, but something is still unsent.
+            if self._closing_since is None:
+                self._closing_since = now
+            if now - self._closing_since > limits.write_timeout_s:
+                return "does not read its last answers"
+        elif self._write_paused_since is not None:
+            unsent_bytes = transport.get_write_buffer_size()
+            if unsent_bytes < self._unsent_bytes:
+                # Slowly, but it reads.
+                self._write_paused_since = now
+            self._unsent_bytes = unsent_bytes
+            if now - self._write_paused_since > limits.write_timeout_s:
+                return "does not read its answers"
+        elif self._frame_since is not None and now - self._frame_since > limits.frame_timeout_s:
+            return "did not finish a frame"
+        elif not self._busy and now - self._anonymous_since > limits.login_timeout_s:
+            return "did not log in"
+        return None
+
+    # Cutting frames.
+
+    def _take(self, block: Buffer | None, view: memoryview, start: int, end: int) -> None:
+        """Cut frames from bytes that lie in a shared block, or in private memory (None)."""
+        self._taking = True
+        requests_left = REQUESTS_PER_TURN_MAX
+        try:
+            while start < end and self._is_open():
+                if self._drain_left:
+                    start = self._drain(start, end)
+                    continue
+                if self._busy or self._write_paused_since is not None:
+                    self._keep(view[start:end])
+                    return
+                if requests_left == 0:
+                    self._keep(view[start:end])
+                    self._pause_until_next_turn()
+                    return
+                if end - start < REQUEST_HEADER.size:
+                    self._wait_for_frame()
+                    self._kept = bytes(view[start:end])
+                    return
+                length, code = REQUEST_HEADER.unpack_from(view, start)
+                if length < CODE_SIZE:
+                    self._frame_since = None
+                    self._answer(encode_response(InvalidCommand.status))
+                    start += REQUEST_HEADER.size
+                    requests_left -= 1
+                    continue
+                total = LENGTH_SIZE + length
+                if not self._admit(code, total):
+                    continue
+                if end - start < total:
+                    if not self._begin_filling(view[start:end], total):
+                        self._keep(view[start:end])
+                        self._pause_until_pool_has_room(total)
+                    return
+                if not self._begin_complete(block, view, start, total, code):
+                    self._keep(view[start:end])
+                    self._pause_until_pool_has_room(total)
+                    return
+                start += total
+                requests_left -= 1
+        finally:
+            self._taking = False
+
+    def _is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def _admit(self, code: int, total: int) -> bool:
+        """Whether a frame of this length is taken in; otherwise it is being drained or closed."""
+        limits = self._limits
+        assert self._session is not None
+        if not self._session.is_authenticated:
+            if total <= limits.frame_size_max_before_login:
+                return True
+            status = Unauthenticated.status
+        elif code == Code.SEND_MESSAGES:
+            if total <= limits.frame_size_max:
+                return True
+            status = InvalidCommand.status
+        else:
+            if total <= limits.control_frame_size_max:
+                return True
+            status = InvalidCommand.status
+        answer = encode_response(status)
+        if total > limits.frame_size_max:
+            # Too much even to throw away: the byte stream cannot be cut any more.
+            self._answer(answer)
+            if self._transport is not None:
+                self._transport.close()
+            return False
+        self._drain_left = total
+        self._drain_answer = answer
+        self._wait_for_frame()
+        return False
+
+    def _drain(self, start: int, end: int) -> int:
+        thrown = min(self._drain_left, end - start)
+        self._drain_left -= thrown
+        if self._drain_left == 0:
+            self._frame_since = None
+            self._answer(self._drain_answer)
+        return start + thrown
+
+    def _begin_filling(self, head: memoryview, total: int) -> bool:
+        buffer = self._pool.take(total)
+        if buffer is None:
+            return False
+        buffer.view[: head.nbytes] = head
+        self._filling = buffer
+        self._filled = head.nbytes
+        self._wait_for_frame()
+        return True
+
+    def _begin_complete(
+        self, block: Buffer | None, view: memoryview, start: int, total: int, code: int
+    ) -> bool:
+        if block is not None and block.position is not None:
+            block.hold()
+            self._begin(block, view, start, total)
+            return True
+        if code != Code.SEND_MESSAGES:
+            self._begin(None, view, start, total)
+            return True
+        # Only what lies in the arena can be lent to the owner of a partition.
+        buffer = self._pool.take(total)
+        if buffer is None:
+            return False
+        buffer.view[:] = view[start : start + total]
+        self._begin(buffer, buffer.view, 0, total)
+        return True
+
+    def _begin(self, buffer: Buffer | None, view: memoryview, start: int, total: int) -> None:
+        _, code = REQUEST_HEADER.unpack_from(view, start)
+        begin = start + REQUEST_HEADER.size
+        self._frame_since = None
+        self._busy = True
+        self._request_buffer = buffer
+        assert self._session is not None
+        self._session.begin(code, view[begin : start + total], buffer, begin)
+
+    def _release_request(self) -> None:
+        assert self._busy, "a request ends once"
+        self._busy = False
+        if self._request_buffer is not None:
+            self._request_buffer.release()
+            self._request_buffer = None
+
+    def _answer(self, frame: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame)
+
+    # Waiting.
+
+    def _keep(self, rest: memoryview) -> None:
+        """Bytes whose turn has not come. At most one receive window: reading pauses with it."""
+        self._kept = bytes(rest)
+        self._pause()
+
+    def _pause(self) -> None:
+        if not self._reading_paused and self._transport is not None:
+            self._transport.pause_reading()
+            self._reading_paused = True
+
+    def _pause_until_pool_has_room(self, length: int) -> None:
+        self._pause()
+        # Now it is us who keep the frame waiting.
+        self._frame_since = None
+        if self._pool_waiter is None:
+            self._pool_waiter = self._pool.when_available(self._pool_has_room, length)
+
+    def _pool_has_room(self) -> None:
+        # The pool calls from inside somebody's release: take up the bytes in a turn of our own.
+        self._loop.call_soon(self._take_up_after_wait)
+
+    def _take_up_after_wait(self) -> None:
+        waiter, self._pool_waiter = self._pool_waiter, None
+        self._go_on()
+        if waiter is not None:
+            # What was set aside for us and is not used goes to the next.
+            waiter.cancel()
+
+    def _pause_until_next_turn(self) -> None:
+        self._pause()
+        if not self._waits_for_turn:
+            self._waits_for_turn = True
+            self._loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._waits_for_turn = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take up what was kept, then read again."""
+        if self._taking or self._must_wait():
+            return
+        if self._kept and self._reading_paused:
+            kept = self._kept
+            self._kept = b""
+            self._take(None, memoryview(kept), 0, len(kept))
+            if self._must_wait():
+                return
+        if self._reading_paused and self._transport is not None:
+            self._reading_paused = False
+            if self._drain_left:
+                self._wait_for_frame()
+            self._transport.resume_reading()
+
+    def _must_wait(self) -> bool:
+        return (
+            self._busy
+            or self._waits_for_turn
+            or self._pool_waiter is not None
+            or self._write_paused_since is not None
+            or not self._is_open()
+        )
+
+    def _wait_for_frame(self) -> None:
+        if self._frame_since is None:
+            self._frame_since = self._loop.time()

@@ -1,0 +1,71 @@
+"""Commands about the broker itself and who is connected to it."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.system import (
+    GetClient,
+    GetClients,
+    GetClusterMetadata,
+    GetMe,
+    GetStats,
+    Ping,
+)
+from borzoi.protocol.errors import ClientNotFound, InvalidClientId
+from borzoi.protocol.responses.clients import ClientDetails, ClientInfo
+from borzoi.protocol.responses.cluster import ClusterMetadata
+from borzoi.protocol.responses.stats import Stats
+from borzoi.shards.access import require
+from borzoi.shards.clients import describe
+from borzoi.shards.handlers.caller import Caller
+from borzoi.shards.handlers.journals import show_journals
+from borzoi.shards.services import Services
+
+
+def ping(_services: Services, _caller: Caller, _command: Ping) -> None:
+    """The client lives and so do we."""
+
+
+def get_stats(services: Services, caller: Caller, _command: GetStats) -> Coroutine[Any, Any, Stats]:
+    """Figures of the whole broker."""
+    require(services.metadata.refresh(), caller.user, Code.GET_STATS)
+    return _collect_stats(services)
+
+
+async def _collect_stats(services: Services) -> Stats:
+    await show_journals(services)
+    return await services.statistics.collect()
+
+
+def get_cluster_metadata(
+    services: Services, _caller: Caller, _command: GetClusterMetadata
+) -> ClusterMetadata:
+    """One node: this one."""
+    return services.cluster.metadata()
+
+
+def get_me(services: Services, caller: Caller, _command: GetMe) -> ClientDetails:
+    """The caller's own session."""
+    if not services.clients.is_registered(caller):
+        raise ClientNotFound(f"client {caller.client_id} is not registered any more")
+    return ClientDetails(describe(caller), ())
+
+
+async def get_client(
+    services: Services, caller: Caller, command: GetClient
+) -> ClientDetails | None:
+    """One session, on whichever shard it is."""
+    require(services.metadata.refresh(), caller.user, Code.GET_CLIENT)
+    if command.client_id == 0:
+        raise InvalidClientId("client ids are not 0")
+    for client in await services.clients.everybody():
+        if client.client_id == command.client_id:
+            return ClientDetails(client, ())
+    return None
+
+
+async def get_clients(services: Services, caller: Caller, _command: GetClients) -> list[ClientInfo]:
+    """All sessions of all shards."""
+    require(services.metadata.refresh(), caller.user, Code.GET_CLIENTS)
+    return await services.clients.everybody()

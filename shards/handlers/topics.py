@@ -1,0 +1,106 @@
+"""Commands about topics and their partitions."""
+
+from typing import Final
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.topics import (
+    CreatePartitions,
+    CreateTopic,
+    DeletePartitions,
+    DeleteTopic,
+    GetTopic,
+    GetTopics,
+    PurgeTopic,
+    UpdateTopic,
+)
+from borzoi.protocol.errors import TooManyPartitions
+from borzoi.protocol.responses.streams import TopicDetails, TopicInfo
+from borzoi.shards.access import require
+from borzoi.shards.handlers.caller import Caller
+from borzoi.shards.handlers.journals import show_journals
+from borzoi.shards.services import Services
+
+PARTITIONS_PER_COMMAND_MAX: Final = 1000
+
+
+async def get_topic(services: Services, caller: Caller, command: GetTopic) -> TopicDetails | None:
+    """A topic with its partitions, or nothing."""
+    await show_journals(services)
+    state = services.metadata.refresh()
+    stream = state.find_stream(command.stream)
+    topic = None if stream is None else stream.find_topic(command.topic)
+    if stream is None or topic is None:
+        return None
+    require(state, caller.user, Code.GET_TOPIC, stream.id, topic.id)
+    return services.describer.topic_details(topic, caller.knows_all_codecs)
+
+
+async def get_topics(
+    services: Services, caller: Caller, command: GetTopics
+) -> tuple[TopicInfo, ...]:
+    """The topics of a stream by id; none if there is no such stream."""
+    await show_journals(services)
+    state = services.metadata.refresh()
+    stream = state.find_stream(command.stream)
+    if stream is None:
+        return ()
+    require(state, caller.user, Code.GET_TOPICS, stream.id)
+    return services.describer.topics(stream, caller.knows_all_codecs)
+
+
+async def create_topic(services: Services, caller: Caller, command: CreateTopic) -> TopicDetails:
+    """Make a topic; its partitions cost one log entry, however many."""
+    _check_count(command.partitions_count, least=0)
+    state = services.metadata.refresh()
+    stream = state.stream(command.stream)
+    require(state, caller.user, Code.CREATE_TOPIC, stream.id)
+    change = await services.metadata.change(command, caller.user)
+    topic = services.metadata.state.topic(stream.id, change.new_id)
+    return services.describer.new_topic(topic, caller.knows_all_codecs)
+
+
+async def update_topic(services: Services, caller: Caller, command: UpdateTopic) -> None:
+    """Change name and settings of a topic."""
+    await _change(services, caller, Code.UPDATE_TOPIC, command)
+
+
+async def delete_topic(services: Services, caller: Caller, command: DeleteTopic) -> None:
+    """Remove a topic with its data, on every shard."""
+    await _change(services, caller, Code.DELETE_TOPIC, command)
+
+
+async def purge_topic(services: Services, caller: Caller, command: PurgeTopic) -> None:
+    """Empty a topic: offsets start at 0 again, stored offsets are forgotten."""
+    await _change(services, caller, Code.PURGE_TOPIC, command)
+
+
+async def create_partitions(services: Services, caller: Caller, command: CreatePartitions) -> None:
+    """Add partitions with the next ids."""
+    _check_count(command.partitions_count, least=1)
+    await _change(services, caller, Code.CREATE_PARTITIONS, command)
+
+
+async def delete_partitions(services: Services, caller: Caller, command: DeletePartitions) -> None:
+    """Remove the partitions with the highest ids."""
+    if command.partitions_count == 0:
+        raise TooManyPartitions("at least 1 partition must be named")
+    await _change(services, caller, Code.DELETE_PARTITIONS, command)
+
+
+async def _change(
+    services: Services,
+    caller: Caller,
+    code: Code,
+    command: UpdateTopic | DeleteTopic | PurgeTopic | CreatePartitions | DeletePartitions,
+) -> None:
+    state = services.metadata.refresh()
+    stream = state.stream(command.stream)
+    topic = stream.topic(command.topic)
+    require(state, caller.user, code, stream.id, topic.id)
+    await services.metadata.change(command, caller.user)
+
+
+def _check_count(count: int, least: int) -> None:
+    # Before existence and permission, as clients expect it.
+    if not least <= count <= PARTITIONS_PER_COMMAND_MAX:
+        raise TooManyPartitions(f"{count} partitions: {least} to {PARTITIONS_PER_COMMAND_MAX}")

@@ -1,0 +1,152 @@
+"""The TCP door of a shard: its own listening socket, and the connections that came through.
+
+Every worker opens its own socket with SO_REUSEPORT; when one dies, the kernel sends new
+connections to the living. Counts are bounded: too many connections, in all or from one address,
+are closed at once.
+"""
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from borzoi.protocol.errors import Disconnected
+from borzoi.protocol.frame import encode_response
+from borzoi.protocol.responses.clients import Transport
+from borzoi.router.pool import MemoryPool
+from borzoi.router.receive import ReceiveBlocks
+from borzoi.shards.clients import Clients
+from borzoi.shards.config.addresses import format_address, parse_address
+from borzoi.shards.config.durations import seconds
+from borzoi.shards.config.schema import Limits, TcpSocket
+from borzoi.shards.connection import Connection, ConnectionLimits
+from borzoi.shards.session import Link, Session
+
+LOG: Final = logging.getLogger(__name__)
+
+BACKLOG: Final = 1024
+
+
+class Listener:
+    """Accepts connections and knows the open ones. Implements Connections."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        receive: ReceiveBlocks,
+        pool: MemoryPool,
+        clients: Clients,
+        limits: Limits,
+        new_session: Callable[[Link, str, Transport], Session],
+    ) -> None:
+        self._loop = loop
+        self._receive = receive
+        self._pool = pool
+        self._clients = clients
+        self._new_session = new_session
+        self._connections_max = limits.connections_max
+        self._per_address_max = limits.connections_per_address_max
+        self._limits = ConnectionLimits(
+            limits.frame_size_max,
+            limits.control_frame_size_max,
+            limits.frame_size_max_before_login,
+            seconds(limits.login_timeout),
+            seconds(limits.frame_timeout),
+            seconds(limits.write_timeout),
+        )
+        self._open: dict[Connection, Session] = {}
+        self._per_address: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, address: str, options: TcpSocket) -> str:
+        """Open the socket; the address with the real port."""
+        listening = open_socket(address, options)
+        self._server = await self._loop.create_server(self._accept, sock=listening, backlog=BACKLOG)
+        return _bound_address(listening)
+
+    def opened(self, connection: Connection, address: str) -> Session | None:
+        """A session for a new connection, None when there are too many."""
+        host = _host(address)
+        if len(self._open) >= self._connections_max:
+            LOG.warning("refused %s: %d connections are open", address, len(self._open))
+            return None
+        if self._per_address[host] >= self._per_address_max:
+            LOG.warning("refused %s: %d are open from there", address, self._per_address[host])
+            return None
+        session = self._new_session(connection, address, Transport.TCP)
+        self._per_address[host] += 1
+        self._open[connection] = session
+        self._clients.add(session)
+        return session
+
+    def lost(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
+        session = self._open.pop(connection, None)
+        if session is None:
+            return
+        self._clients.remove(session)
+        host = _host(session.address)
+        self._per_address[host] -= 1
+        if not self._per_address[host]:
+            del self._per_address[host]
+
+    def check_deadlines(self) -> None:
+        """Close connections that keep us waiting too long."""
+        now = self._loop.time()
+        for connection, session in list(self._open.items()):
+            reason = connection.check_deadlines(now)
+            if reason is not None:
+                LOG.info(
+                    "closed client %d of %s: it %s", session.client_id, session.address, reason
+                )
+
+    def close(self) -> None:
+        """Stop accepting and say goodbye to everybody."""
+        if self._server is not None:
+            self._server.close()
+        parting = encode_response(Disconnected.status)
+        for connection in list(self._open):
+            connection.close(parting)
+
+    def _accept(self) -> Connection:
+        return Connection(self._loop, self, self._receive, self._pool, self._limits)
+
+
+def open_socket(address: str, options: TcpSocket) -> socket.socket:
+    """A bound socket that shares its port with the other shards (and with nobody else's user)."""
+    host, port = parse_address(address)
+    family, _, _, _, where = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if options.override_defaults:
+            _set_options(opened, options)
+        opened.bind(where)
+        opened.listen(BACKLOG)
+        opened.setblocking(False)
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
+def _set_options(listening: socket.socket, options: TcpSocket) -> None:
+    """Accepted connections inherit these from the listening socket."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.recv_buffer_size)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_size)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(options.keepalive))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, int(options.nodelay))
+
+
+def _bound_address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return format_address(host, port)
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]

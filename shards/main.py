@@ -1,0 +1,145 @@
+"""The command line of the broker: `borzoi serve`, `borzoi config`, and `iggy-server`.
+
+Reads the configuration, then hands over to the supervisor in the same process. Always: a
+configuration that cannot be used ends with exit code 1 and one line on standard error that says
+what was found and what is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+import borzoi
+from borzoi.shards.config import ConfigError, Loaded, check_file, load_config, render_toml
+from borzoi.shards.config.loading import CONFIG_PATH
+from borzoi.shards.serve_options import ServeOptions
+
+CONFIG_ERROR: Final = 1
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def serve_parameters(command: Command) -> Command:
+    """The options that `borzoi serve` and `iggy-server` share."""
+    for option in (
+        click.option("--follower", is_flag=True, help="Report this node as a follower."),
+        click.option(
+            "--with-default-root-credentials",
+            is_flag=True,
+            help="Use iggy/iggy for root where the environment says nothing.",
+        ),
+        click.option("-f", "--fresh", is_flag=True, help="Delete all data before starting."),
+        click.option(
+            "-c",
+            "--config-provider",
+            default="file",
+            show_default=True,
+            help="Kept for compatibility; the file is the only provider.",
+        ),
+        click.option(
+            "--config",
+            "config_path",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="The TOML file, instead of the one IGGY_CONFIG_PATH names.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(borzoi.__version__, "-V", "--version", prog_name="borzoi")
+def main() -> None:
+    """A message-streaming broker that serves Apache Iggy clients."""
+
+
+@main.command()
+@serve_parameters
+def serve(**parameters: Any) -> None:
+    """Run the broker until it is told to stop."""
+    sys.exit(run_broker(**parameters))
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(borzoi.__version__, "-V", "--version", prog_name="iggy-server")
+@serve_parameters
+def iggy_server(**parameters: Any) -> None:
+    """Run the broker: `borzoi serve` under the name that Iggy's tools look for."""
+    sys.exit(run_broker(**parameters))
+
+
+@main.group()
+def config() -> None:
+    """Look at the configuration without starting anything."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def check(file: Path) -> None:
+    """Check FILE strictly: unknown keys count as errors."""
+    problems = check_file(file)
+    for problem in problems:
+        click.echo(f"borzoi: {file}: {problem}", err=True)
+    if problems:
+        sys.exit(CONFIG_ERROR)
+    click.echo(f"{file}: fine")
+
+
+@config.command()
+def show() -> None:
+    """Print the effective configuration as TOML, secrets masked."""
+    loaded = load_or_exit(None)
+    for warning in loaded.warnings:
+        click.echo(f"borzoi: {warning}", err=True)
+    click.echo(render_toml(loaded.config), nl=False)
+
+
+def run_broker(
+    *,
+    config_path: Path | None,
+    config_provider: str,
+    fresh: bool,
+    with_default_root_credentials: bool,
+    follower: bool,
+) -> int:
+    """The exit code of the broker, once it has stopped."""
+    loaded = load_or_exit(config_path)
+    warnings = loaded.warnings
+    if config_provider != "file":
+        warnings += (f"--config-provider {config_provider!r} is ignored: there is only the file",)
+    options = ServeOptions(
+        fresh=fresh,
+        default_root_credentials=with_default_root_credentials,
+        follower=follower,
+        sources=loaded.sources,
+        environ=loaded.environ,
+    )
+    # Imported here: `borzoi config` and `--help` need none of it.
+    from borzoi.shards.supervisor import run
+
+    try:
+        return run(loaded.config, warnings, options)
+    except ConfigError as error:
+        # CPUs, memory and the root account are looked at when the broker starts, not before.
+        return report(error)
+
+
+def load_or_exit(config_path: Path | None) -> Loaded:
+    environ = dict(os.environ)
+    if config_path is not None:
+        environ[CONFIG_PATH] = str(config_path.absolute())
+    try:
+        return load_config(environ, Path.cwd())
+    except ConfigError as error:
+        sys.exit(report(error))
+
+
+def report(error: ConfigError) -> int:
+    click.echo(f"borzoi: {error}", err=True)
+    return CONFIG_ERROR

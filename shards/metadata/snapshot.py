@@ -1,0 +1,86 @@
+"""The whole state in one small file, so that starting needs only the entries behind it.
+
+    0   magic          8 bytes, the last two are the format's version
+    8   index          u64   the last entry the state has applied
+    16  position       u64   where the next entry starts in the log
+    24  state_length   u64
+    32  state          MessagePack
+     .  sha256         32    over everything before it
+
+Written by shard 0 alone (temporary file, fsync, rename), read by every worker that starts. The
+log stays complete and is the truth: a snapshot that is missing, damaged or of another version
+only makes the start slower. A loaded state equals the dumped one in everything, free ids and
+slots too.
+"""
+
+import hashlib
+import os
+import struct
+from typing import Final, NamedTuple
+
+import msgspec
+
+from borzoi.shards.metadata.state import State
+from borzoi.storage.files import Files, Path
+from borzoi.storage.wal import LogEnd
+
+MAGIC: Final = b"BZSTAT01"
+HEADER: Final = struct.Struct("<8sQQQ")
+CHECKSUM_SIZE: Final = 32
+# More than this is no snapshot of ours. A topic takes some 200 bytes, a user some 400.
+SNAPSHOT_SIZE_MAX: Final = 1 << 30
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final[msgspec.msgpack.Decoder[State]] = msgspec.msgpack.Decoder(State)
+
+
+class Snapshot(NamedTuple):
+    """A state, and how far into the log it goes."""
+
+    state: State
+    end: LogEnd
+
+
+class SnapshotDamaged(Exception):
+    """These bytes are no snapshot that can be used. Read the log from its start instead."""
+
+
+def dump(state: State, end: LogEnd) -> bytes:
+    """The bytes of a snapshot of a state that has applied the log up to `end`."""
+    body = _encoder.encode(state)
+    content = HEADER.pack(MAGIC, end.index, end.position, len(body)) + body
+    return content + hashlib.sha256(content).digest()
+
+
+def load(data: bytes) -> Snapshot:
+    """The snapshot in these bytes."""
+    if len(data) < HEADER.size + CHECKSUM_SIZE:
+        raise SnapshotDamaged(f"{len(data)} bytes are too few for a snapshot")
+    magic, index, position, length = HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise SnapshotDamaged(f"it starts with {magic!r}, not with {MAGIC!r}")
+    if len(data) != HEADER.size + length + CHECKSUM_SIZE:
+        raise SnapshotDamaged(f"{len(data)} bytes, but it announces a state of {length}")
+    content = memoryview(data)[: HEADER.size + length]
+    if hashlib.sha256(content).digest() != data[HEADER.size + length :]:
+        raise SnapshotDamaged("the SHA-256 does not match")
+    try:
+        state = _decoder.decode(content[HEADER.size :])
+    except msgspec.DecodeError as error:
+        raise SnapshotDamaged(f"the state inside cannot be read: {error}") from error
+    return Snapshot(state, LogEnd(index, position))
+
+
+def read_snapshot(files: Files, path: Path) -> Snapshot | None:
+    """The snapshot in this file, None if there is no such file."""
+    try:
+        fd = files.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        size = files.size(fd)
+        if size > SNAPSHOT_SIZE_MAX:
+            raise SnapshotDamaged(f"{size} bytes are too many for a snapshot")
+        return load(files.pread(fd, size, 0))
+    finally:
+        files.close(fd)

@@ -1,0 +1,78 @@
+"""The metadata as handlers use it: this shard's copy, kept up to date, and the way to change it.
+
+Every shard holds its own copy. `refresh` compares one word of the board with what was applied
+and reads the log up to the published end if it is behind; there is no `await` between that and
+the use of the state, and whoever awaits looks things up again. Changes go to shard 0, which
+alone writes; its answer carries the index of the entry, and the asking shard applies up to it
+before it answers its client. So a change is visible everywhere as soon as it is acknowledged.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from borzoi.protocol.errors import PartitionNotFound
+from borzoi.router.board import METADATA_SLOT, Board
+from borzoi.router.placement import pack_namespace, unpack_namespace
+from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.follower import MetadataCopy
+from borzoi.shards.metadata.state import State, Topic
+from borzoi.shards.target import Target
+
+
+class Change(NamedTuple):
+    """An acknowledged change: the index of its entry, and the id it gave out, if it did."""
+
+    entry: int
+    new_id: int
+
+
+class Proposer(Protocol):
+    """Whoever takes a change to the writer: the writer itself, or the ring to it."""
+
+    async def propose(self, command: Any, user_id: int) -> Change:
+        """Have a command validated, logged and applied; errors are raised."""
+
+
+class MetadataService:
+    """This shard's view of streams, topics and users."""
+
+    def __init__(
+        self, copy: MetadataCopy, board: Board, on_effects: Callable[[Effects], None]
+    ) -> None:
+        self._copy = copy
+        self._board = board
+        self._on_effects = on_effects
+        self.proposer: Proposer | None = None
+
+    @property
+    def state(self) -> State:
+        """The state as last refreshed."""
+        return self._copy.state
+
+    def refresh(self) -> State:
+        """The state with everything that was committed before this call."""
+        index, end_position, *_ = self._board.read(METADATA_SLOT)
+        if index != self._copy.applied_index:
+            for effects in self._copy.catch_up(index, end_position):
+                self._on_effects(effects)
+        return self._copy.state
+
+    async def change(self, command: Any, user_id: int) -> Change:
+        """Have shard 0 carry out a change, and see it here."""
+        assert self.proposer is not None, "the worker wires the proposer at its start"
+        change = await self.proposer.propose(command, user_id)
+        self.refresh()
+        return change
+
+    def target(self, stream_id: int, topic: Topic, partition_id: int) -> Target:
+        """The partition that lives there now."""
+        birth, slot = topic.partition(partition_id)
+        return Target(pack_namespace(stream_id, topic.id, partition_id), birth, slot)
+
+    def target_of(self, namespace: int) -> Target:
+        """The partition that lives in a namespace now."""
+        stream_id, topic_id, partition_id = unpack_namespace(namespace)
+        topic = self.state.find_topic(stream_id, topic_id)
+        if topic is None:
+            raise PartitionNotFound(f"namespace {namespace:#x} is empty")
+        return self.target(stream_id, topic, partition_id)

@@ -1,0 +1,226 @@
+"""Changing the metadata: shard 0 writes, the others ask it to.
+
+One command at a time: validate, append, sync in a thread, publish, apply, wait for the barrier
+if something was removed, answer. A barrier is over when every shard has applied the entry and
+moved the directories it owns out of the way; a dead shard counts as done, because its recovery
+does it.
+"""
+
+import asyncio
+import logging
+import time
+from concurrent.futures import Executor
+from typing import Any, Final
+
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.errors import BrokerError, IoError, ShardCommunicationError
+from borzoi.protocol.generations import CLASSIC, code_of, encode_command
+from borzoi.router.board import METADATA_SLOT, Board
+from borzoi.router.pool import MemoryPool
+from borzoi.shards.asking import asked
+from borzoi.shards.descriptors import Done, Request, RequestKind
+from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.state import State
+from borzoi.shards.metadata.writer import MetadataWriter
+from borzoi.shards.metadata_service import Change
+from borzoi.shards.partitions import Partitions
+from borzoi.shards.peers import DeathRule, Peers
+from borzoi.shards.tasks import Tasks
+from borzoi.storage.files import Files
+from borzoi.storage.layout import DataLayout
+from borzoi.storage.trash import empty_trash, retire_directory
+from borzoi.storage.wal import WalFailed
+
+LOG: Final = logging.getLogger(__name__)
+
+METADATA_SHARD: Final = 0
+
+
+class MetadataWriting:
+    """Shard 0's side. Implements Proposer."""
+
+    def __init__(
+        self,
+        writer: MetadataWriter,
+        board: Board,
+        peers: Peers,
+        partitions: Partitions,
+        disk: Executor,
+        tasks: Tasks,
+        layout: DataLayout,
+        files: Files,
+        *,
+        sync: bool,
+    ) -> None:
+        self._writer = writer
+        self._board = board
+        self._peers = peers
+        self._partitions = partitions
+        self._disk = disk
+        self._tasks = tasks
+        self._layout = layout
+        self._files = files
+        self._sync = sync
+        self._one_at_a_time = asyncio.Lock()
+        self.on_effects = partitions.apply_effects
+
+    def publish(self) -> None:
+        """Let every shard know how far the log is good."""
+        end = self._writer.end
+        self._board.publish(METADATA_SLOT, (end.index, end.position, 0, 0, 0, 0, 0, 0))
+
+    async def propose(self, command: Any, user_id: int) -> Change:
+        """Carry a command out; when this returns it is durable and visible on every shard."""
+        async with self._one_at_a_time:
+            timestamp = time.time_ns() // 1000
+            entry = self._writer.prepare(command, user_id=user_id, timestamp=timestamp)
+            await self._log(entry)
+            self.publish()
+            effects = self._writer.applied()
+            self.on_effects(effects)
+            change = Change(effects.index, _new_id(self._writer.state, command))
+            LOG.info(
+                "entry %d by user %d at %d: %s", change.entry, user_id, timestamp, _named(command)
+            )
+            if effects.needs_barrier:
+                await self.barrier(change.entry)
+                self._remove_directories(effects)
+            self._snapshot_if_due()
+            return change
+
+    async def barrier(self, index: int) -> None:
+        """Wait until every living shard has applied the log up to `index`."""
+
+        def ask(shard: int) -> Any:
+            def start(done: Done) -> None:
+                self._peers.ask(
+                    shard, RequestKind.BARRIER, done, first=index, rule=DeathRule.COMPLETE
+                )
+
+            return asked(start)
+
+        await asyncio.gather(*(ask(shard) for shard in self._peers.shards()))
+
+    def serve(self, request: Request, lent: memoryview, done: Done) -> None:
+        """A peer's PROPOSE. The lent bytes are decoded before anything waits."""
+        try:
+            command = CLASSIC.requests[request.first](memoryview(bytes(lent)))
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        self._tasks.start(self._serve(command, request.second, done))
+
+    async def _serve(self, command: Any, user_id: int, done: Done) -> None:
+        try:
+            change = await self.propose(command, user_id)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+        else:
+            done(0, change.entry, change.new_id, 0)
+
+    async def _log(self, entry: bytes) -> None:
+        try:
+            self._writer.append(entry)
+        except (OSError, WalFailed) as error:
+            LOG.error("the metadata log took nothing: %s", error)
+            raise IoError(f"the metadata log cannot be written: {error}") from error
+        if not self._sync:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._disk, self._writer.sync)
+        except (OSError, WalFailed) as error:
+            self._writer.abandon()
+            LOG.error("metadata is read-only until restart, the log did not sync: %s", error)
+            raise IoError(f"the metadata log cannot be synced: {error}") from error
+
+    def _remove_directories(self, effects: Effects) -> None:
+        """What is left of removed topics and streams: directories without partitions."""
+        for stream_id, topic_id in effects.topics_removed:
+            retire_directory(
+                self._layout.topic(stream_id, topic_id),
+                self._layout.trash,
+                f"topic-{effects.index}-{stream_id}-{topic_id}",
+                self._files,
+            )
+        for stream_id in effects.streams_removed:
+            retire_directory(
+                self._layout.stream(stream_id),
+                self._layout.trash,
+                f"stream-{effects.index}-{stream_id}",
+                self._files,
+            )
+        self.empty_trash()
+
+    def empty_trash(self) -> None:
+        """Unlink what was moved away; slow, so a thread does it."""
+        future = self._disk.submit(empty_trash, self._layout.trash, self._files)
+        future.add_done_callback(_report_trash)
+
+    def _snapshot_if_due(self) -> None:
+        if self._writer.snapshot_due:
+            snapshot = self._writer.take_snapshot()
+            future = self._disk.submit(self._writer.write_snapshot, snapshot)
+            future.add_done_callback(_report_snapshot)
+
+
+class RemoteProposer:
+    """The other shards' side: the command travels to shard 0 in a lent buffer."""
+
+    def __init__(self, peers: Peers, pool: MemoryPool) -> None:
+        self._peers = peers
+        self._pool = pool
+
+    async def propose(self, command: Any, user_id: int) -> Change:
+        """Ask shard 0. If it dies meanwhile the outcome is unknown and the caller is told so."""
+        payload = encode_command(command)
+        buffer = self._pool.take(max(1, len(payload)))
+        if buffer is None or buffer.position is None:
+            raise ShardCommunicationError("no buffer is free to ask shard 0")
+        position = buffer.position
+        buffer.view[: len(payload)] = payload
+
+        def start(done: Done) -> None:
+            self._peers.ask(
+                METADATA_SHARD, RequestKind.PROPOSE, done, buffer=buffer, position=position,
+                length=len(payload), first=code_of(command), second=user_id, rule=DeathRule.FAIL,
+            )  # fmt: skip
+
+        try:
+            index, new_id, _ = await asked(start)
+        finally:
+            buffer.release()
+        return Change(index, new_id)
+
+
+def _new_id(state: State, command: Any) -> int:
+    """The id that a create command was given, found where apply has just put it."""
+    match command:
+        case CreateStream(name):
+            return state.stream_names[name]
+        case CreateTopic(stream=stream, name=name):
+            return state.stream(stream).topic_names[name]
+        case _:
+            return 0
+
+
+def _named(command: Any) -> str:
+    """A command for the log: its kind and what it is about, never a secret."""
+    about = [
+        f"{field}={getattr(command, field)!r}"
+        for field in ("stream", "topic", "name", "partitions_count")
+        if hasattr(command, field)
+    ]
+    return " ".join([type(command).__name__, *about])
+
+
+def _report_trash(future: Any) -> None:
+    error = future.exception()
+    if error is not None:
+        LOG.warning("removed data still takes disk space under trash/: %s", error)
+
+
+def _report_snapshot(future: Any) -> None:
+    error = future.exception()
+    if error is not None:
+        LOG.warning("no snapshot of the metadata was written, the log has it all: %s", error)

@@ -1,0 +1,43 @@
+"""One life of a partition in the hands of its owner: log, offsets, and who waits for what.
+
+Lives in the worker that owns the partition and is touched by its loop only. A purge does not
+change it: it ends it and begins another one with a newer birth, so that a thread that still
+syncs the old files, or an answer that comes late, can never be taken for the new life.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from borzoi.shards.target import Target
+from borzoi.storage.log import PartitionLog
+from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.published import Published
+
+Ended = Callable[[int], None]
+"""Told the status of what it waited for."""
+
+
+@dataclass(slots=True, eq=False)
+class OwnedPartition:
+    """State of one partition at its owner.
+
+    `published` is what the board says; `log.written` may be ahead of it while a sync runs.
+    """
+
+    target: Target
+    log: PartitionLog
+    offsets: ConsumerOffsets
+    published: Published
+    appends: list[Ended] = field(default_factory=list)
+    offset_commits: list[Ended] = field(default_factory=list)
+    sync_waiters: list[Ended] = field(default_factory=list)
+    syncing: bool = False
+    alive: bool = True
+
+    def end(self, status: int) -> None:
+        """The partition is gone: nobody waits any longer, nothing is published any more."""
+        self.alive = False
+        waiters = [*self.appends, *self.offset_commits, *self.sync_waiters]
+        self.appends, self.offset_commits, self.sync_waiters = [], [], []
+        for ended in waiters:
+            ended(status)

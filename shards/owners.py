@@ -1,0 +1,216 @@
+"""Asking the owner of a partition, be it this shard or another.
+
+Stateless: it knows where partitions live and calls either `Partitions` directly or a peer over
+its ring. The mirror image, what peers ask of us, is `serve` at the end.
+"""
+
+from borzoi.protocol.errors import BrokerError, PartitionNotFound
+from borzoi.router.buffer import Buffer
+from borzoi.router.placement import shard_of
+from borzoi.shards.asking import asked
+from borzoi.shards.descriptors import (
+    RESUBMITTED,
+    Done,
+    Request,
+    RequestKind,
+    poll_option,
+    poll_option_parts,
+)
+from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.partitions import Partitions
+from borzoi.shards.peers import DeathRule, Peers
+from borzoi.shards.target import Target
+
+
+class Owners:
+    """Every partition of the broker, by its owner."""
+
+    def __init__(
+        self,
+        shard: int,
+        shard_count: int,
+        partitions: Partitions,
+        peers: Peers,
+        metadata: MetadataService,
+    ) -> None:
+        self._shard = shard
+        self._shard_count = shard_count
+        self._partitions = partitions
+        self._peers = peers
+        self._metadata = metadata
+
+    def append(
+        self,
+        target: Target,
+        batch: memoryview,
+        message_count: int,
+        buffer: Buffer | None,
+        position: int,
+        done: Done,
+    ) -> None:
+        """Append a batch that lies at `position` of our arena, inside `buffer`."""
+        owner = shard_of(target.namespace, self._shard_count)
+        if owner == self._shard:
+            self._partitions.append(target, batch, message_count, False, done)
+            return
+        assert buffer is not None, "only what lies in the arena can be lent"
+        self._peers.ask(
+            owner,
+            RequestKind.APPEND,
+            done,
+            namespace=target.namespace,
+            birth=target.birth,
+            buffer=buffer,
+            position=position,
+            length=batch.nbytes,
+            first=message_count,
+        )
+
+    def owns(self, target: Target) -> bool:
+        """Whether the partition is ours."""
+        return shard_of(target.namespace, self._shard_count) == self._shard
+
+    def resolve_poll(
+        self,
+        target: Target,
+        strategy: int,
+        value: int,
+        count: int,
+        consumer_kind: int,
+        consumer: int,
+        auto_commit: bool,
+        done: Done,
+    ) -> None:
+        """What a poll returns, decided and committed by the owner; it carries no bytes."""
+        owner = shard_of(target.namespace, self._shard_count)
+        if owner == self._shard:
+            self._partitions.resolve_poll(
+                target, strategy, value, count, consumer_kind, consumer, auto_commit, done
+            )
+            return
+        self._peers.ask(
+            owner,
+            RequestKind.RESOLVE_POLL,
+            done,
+            option=poll_option(strategy, consumer_kind, auto_commit),
+            namespace=target.namespace,
+            birth=target.birth,
+            first=value,
+            second=count | consumer << 32,
+            # A poll that commits may have committed: repeated, it would skip what it had found.
+            rule=DeathRule.FAIL if auto_commit else DeathRule.RESUBMIT,
+        )
+
+    async def store_offset(self, target: Target, kind: int, consumer: int, offset: int) -> None:
+        """Commit an offset."""
+        owner = shard_of(target.namespace, self._shard_count)
+
+        def start(done: Done) -> None:
+            if owner == self._shard:
+                self._partitions.store_offset(target, kind, consumer, offset, done)
+            else:
+                self._peers.ask(
+                    owner, RequestKind.STORE_OFFSET, done, option=kind,
+                    namespace=target.namespace, birth=target.birth, first=offset, second=consumer,
+                )  # fmt: skip
+
+        await asked(start)
+
+    async def get_offset(self, target: Target, kind: int, consumer: int) -> tuple[int | None, int]:
+        """The committed offset, if any, and the partition's current one."""
+        owner = shard_of(target.namespace, self._shard_count)
+
+        def start(done: Done) -> None:
+            if owner == self._shard:
+                self._partitions.get_offset(target, kind, consumer, done)
+            else:
+                self._peers.ask(
+                    owner, RequestKind.GET_OFFSET, done, option=kind,
+                    namespace=target.namespace, birth=target.birth, second=consumer,
+                )  # fmt: skip
+
+        present, stored, current = await asked(start)
+        return (stored if present else None), current
+
+    async def delete_offset(self, target: Target, kind: int, consumer: int) -> None:
+        """Forget a committed offset."""
+        owner = shard_of(target.namespace, self._shard_count)
+
+        def start(done: Done) -> None:
+            if owner == self._shard:
+                self._partitions.delete_offset(target, kind, consumer, done)
+            else:
+                self._peers.ask(
+                    owner, RequestKind.DELETE_OFFSET, done, option=kind,
+                    namespace=target.namespace, birth=target.birth, second=consumer,
+                    # Repeated, it would say that there was nothing to delete.
+                    rule=DeathRule.FAIL,
+                )  # fmt: skip
+
+        await asked(start)
+
+    async def flush(self, target: Target, fsync: bool) -> None:
+        """Write, and with `fsync` sync, what the owner has in memory."""
+        owner = shard_of(target.namespace, self._shard_count)
+
+        def start(done: Done) -> None:
+            if owner == self._shard:
+                self._partitions.flush(target, fsync, done)
+            else:
+                self._peers.ask(
+                    owner, RequestKind.FLUSH, done, option=int(fsync),
+                    namespace=target.namespace, birth=target.birth,
+                )  # fmt: skip
+
+        await asked(start)
+
+    async def flush_journals(self) -> None:
+        """Mode buffered: let the board show everything that any shard has acknowledged."""
+        self._partitions.flush_journals()
+        for shard in self._peers.shards():
+
+            def start(done: Done, shard: int = shard) -> None:
+                self._peers.ask(shard, RequestKind.FLUSH_JOURNALS, done, rule=DeathRule.COMPLETE)
+
+            await asked(start)
+
+    def serve(self, request: Request, lent: memoryview, done: Done) -> None:
+        """Carry out what a peer asks of a partition of ours."""
+        if request.kind == RequestKind.FLUSH_JOURNALS:
+            self._partitions.flush_journals()
+            done(0, 0, 0, 0)
+            return
+        try:
+            target = self._wanted(request)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        partitions = self._partitions
+        match request.kind:
+            case RequestKind.APPEND:
+                resubmitted = bool(request.option & RESUBMITTED)
+                partitions.append(target, lent, request.first, resubmitted, done)
+            case RequestKind.RESOLVE_POLL:
+                strategy, kind, auto_commit = poll_option_parts(request.option)
+                count, consumer = request.second & 0xFFFFFFFF, request.second >> 32
+                partitions.resolve_poll(
+                    target, strategy, request.first, count, kind, consumer, auto_commit, done
+                )
+            case RequestKind.STORE_OFFSET:
+                partitions.store_offset(target, request.option, request.second, request.first, done)
+            case RequestKind.GET_OFFSET:
+                partitions.get_offset(target, request.option, request.second, done)
+            case RequestKind.DELETE_OFFSET:
+                partitions.delete_offset(target, request.option, request.second, done)
+            case RequestKind.FLUSH:
+                partitions.flush(target, bool(request.option), done)
+            case _:
+                raise AssertionError(f"request kind {request.kind} is not about a partition")
+
+    def _wanted(self, request: Request) -> Target:
+        """The partition a peer means, if it is still the one that lives there."""
+        self._metadata.refresh()
+        target = self._metadata.target_of(request.namespace)
+        if target.birth != request.birth:
+            raise PartitionNotFound(f"birth {request.birth} asked for, {target} lives there now")
+        return target

@@ -1,0 +1,299 @@
+"""The partitions this shard owns: the only code that changes their logs and offsets.
+
+Owned by the worker's loop. A partition is found by its Target; an older birth than the one in
+the metadata is answered with "not found", so nothing that was sent before a purge or a delete
+can touch what came after it. Directories are made at the first append.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from borzoi.protocol.batch import first_stamped_offset, matching_messages, message_start
+from borzoi.protocol.errors import (
+    BrokerError,
+    ConsumerOffsetNotFound,
+    InvalidOffset,
+    PartitionNotFound,
+)
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.router.placement import pack_namespace, unpack_namespace
+from borzoi.shards.descriptors import Done
+from borzoi.shards.durability import Durability
+from borzoi.shards.group_commit import GroupCommit
+from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.state import Run
+from borzoi.shards.owned_partition import OwnedPartition
+from borzoi.shards.poll_start import current_offset, poll_start
+from borzoi.shards.readers import Readers
+from borzoi.shards.target import Target
+from borzoi.storage.files import Files
+from borzoi.storage.layout import DataLayout
+from borzoi.storage.log import LogSettings, PartitionLog
+from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.published import Published
+from borzoi.storage.trash import retire_directory
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class Partitions:
+    """Everything this shard owns, by namespace."""
+
+    def __init__(
+        self,
+        layout: DataLayout,
+        files: Files,
+        open_files: OpenFiles,
+        settings: LogSettings,
+        durability: Durability,
+        commit: GroupCommit,
+        readers: Readers,
+        *,
+        consumers_max: int,
+        response_size_max: int,
+    ) -> None:
+        self._layout = layout
+        self._files = files
+        self._open_files = open_files
+        self._settings = settings
+        self._durability = durability
+        self._commit = commit
+        self._readers = readers
+        self._consumers_max = consumers_max
+        self._response_size_max = response_size_max
+        self._owned: dict[int, OwnedPartition] = {}
+        self.retired = 0
+
+    def __iter__(self) -> Iterator[OwnedPartition]:
+        return iter(list(self._owned.values()))
+
+    def adopt(self, target: Target, log: PartitionLog, offsets: ConsumerOffsets) -> None:
+        """Take over a partition that recovery has opened, and publish it."""
+        partition = OwnedPartition(target, log, offsets, log.written)
+        self._owned[target.namespace] = partition
+        self._commit.publish(partition, log.written)
+
+    def find(self, target: Target) -> OwnedPartition:
+        """The partition, in the life that `target` means."""
+        partition = self._owned.get(target.namespace)
+        if partition is None:
+            partition = self._open_new(target)
+        elif partition.target.birth != target.birth:
+            raise PartitionNotFound(
+                f"{target} asked for, {partition.target} is what lives there now"
+            )
+        return partition
+
+    def append(
+        self, target: Target, batch: memoryview, message_count: int, resubmitted: bool, done: Done
+    ) -> None:
+        """Append a checked batch. It is stamped in place; the caller keeps it until `done`."""
+        try:
+            partition = self.find(target)
+            if resubmitted:
+                stored = self._already_stored(partition, batch, message_count)
+                if stored == message_count:
+                    self._commit.flush(
+                        partition,
+                        lambda status: done(status, 0, 0, 0),
+                        fsync=self._durability is Durability.FSYNC,
+                    )
+                    return
+                batch = batch[message_start(batch, stored) :]
+                message_count -= stored
+            if self._durability is Durability.BUFFERED:
+                # The journal outlives the request, the lent buffer does not.
+                batch = memoryview(bytearray(batch))
+            partition.log.stage(batch, message_count, time.time_ns() // 1000)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        partition.appends.append(lambda status: done(status, 0, 0, 0))
+        self._commit.touch(partition)
+
+    def resolve_poll(
+        self,
+        target: Target,
+        strategy: int,
+        value: int,
+        count: int,
+        consumer_kind: int,
+        consumer: int,
+        auto_commit: bool,
+        done: Done,
+    ) -> None:
+        """Decide what a poll returns: first offset, message count, current offset."""
+        try:
+            partition = self.find(target)
+            if self._durability is Durability.BUFFERED:
+                self._commit.flush(partition, _ignore_status, fsync=False)
+            published = partition.published
+            reader = self._readers.reader(partition.target)
+            kind = ConsumerKind(consumer_kind)
+            start = poll_start(
+                strategy,
+                value,
+                count,
+                published,
+                partition.offsets.get(kind, consumer),
+                lambda timestamp: reader.find_timestamp(published, timestamp),
+            )
+            current = current_offset(published)
+            if start is None:
+                done(0, 0, 0, current)
+                return
+            found = reader.read(published, start, count, self._response_size_max).message_count
+            if not auto_commit or found == 0:
+                done(0, start, found, current)
+                return
+            partition.offsets.store(kind, consumer, start + found - 1)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        partition.offset_commits.append(lambda status: done(status, start, found, current))
+        self._commit.touch(partition)
+
+    def store_offset(
+        self, target: Target, kind: int, consumer: int, offset: int, done: Done
+    ) -> None:
+        """Set the committed offset of a consumer; backwards is allowed."""
+        try:
+            partition = self.find(target)
+            end = self._visible_end(partition)
+            if offset >= end:
+                raise InvalidOffset(f"offset {offset} of {target}, whose next offset is {end}")
+            partition.offsets.store(ConsumerKind(kind), consumer, offset)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        partition.offset_commits.append(lambda status: done(status, 0, 0, 0))
+        self._commit.touch(partition)
+
+    def get_offset(self, target: Target, kind: int, consumer: int, done: Done) -> None:
+        """Answer whether something is stored, what, and the partition's current offset."""
+        try:
+            partition = self.find(target)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        stored = partition.offsets.get(ConsumerKind(kind), consumer)
+        current = max(0, self._visible_end(partition) - 1)
+        done(0, stored is not None, stored or 0, current)
+
+    def delete_offset(self, target: Target, kind: int, consumer: int, done: Done) -> None:
+        """Forget the committed offset of a consumer, in memory and on disk."""
+        try:
+            partition = self.find(target)
+            if not partition.offsets.delete(ConsumerKind(kind), consumer):
+                raise ConsumerOffsetNotFound(f"consumer {consumer} of {target}")
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        done(0, 0, 0, 0)
+
+    def flush(self, target: Target, fsync: bool, done: Done) -> None:
+        """Write what is in memory, with `fsync` bring it to the disk."""
+        try:
+            partition = self.find(target)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        self._commit.flush(partition, lambda status: done(status, 0, 0, 0), fsync=fsync)
+
+    def flush_journals(self) -> None:
+        """Mode buffered: make the board show everything that was acknowledged."""
+        for partition in self:
+            if partition.log.staged_messages:
+                self._commit.flush(partition, _ignore_status, fsync=False)
+
+    def apply_effects(self, effects: Effects) -> None:
+        """Carry out what a metadata entry removed or purged here. Files leave by one rename."""
+        for stream_id, topic_id, run in effects.removed:
+            for partition in self._owned_of(stream_id, topic_id, run):
+                self._end(partition, PartitionNotFound.status)
+        for stream_id, topic_id, old, new in effects.purged:
+            for partition in self._owned_of(stream_id, topic_id, old):
+                # Appends that this turn has staged came before the purge: they are answered OK.
+                self._end(partition, 0)
+                self._begin_anew(partition.target._replace(birth=new.birth))
+        for stream_id, topic_id, group_id in effects.groups_removed:
+            for partition in self._owned_of_topic(stream_id, topic_id):
+                partition.offsets.delete(ConsumerKind.GROUP, group_id)
+
+    def close(self) -> None:
+        """Close all files; the process is about to end."""
+        for partition in self:
+            partition.log.close()
+
+    def _visible_end(self, partition: OwnedPartition) -> int:
+        """The next offset as clients know it: what was acknowledged, in each mode."""
+        if self._durability is Durability.BUFFERED:
+            return partition.log.written.next_offset + partition.log.staged_messages
+        return partition.published.next_offset
+
+    def _open_new(self, target: Target) -> OwnedPartition:
+        stream, topic, number = unpack_namespace(target.namespace)
+        directory = self._layout.partition(stream, topic, number)
+        log = PartitionLog.create(
+            directory, target.birth, self._settings, self._files, open_files=self._open_files
+        )
+        offsets = ConsumerOffsets(directory, self._files, self._open_files, self._consumers_max)
+        self.adopt(target, log, offsets)
+        return self._owned[target.namespace]
+
+    def _end(self, partition: OwnedPartition, status: int) -> None:
+        partition.end(status)
+        partition.log.close()
+        target = partition.target
+        del self._owned[target.namespace]
+        directory = self._layout.partition(*unpack_namespace(target.namespace))
+        if retire_directory(
+            directory, self._layout.trash, f"{target.birth}-{target.namespace}", self._files
+        ):
+            self.retired += 1
+
+    def _begin_anew(self, target: Target) -> None:
+        """After a purge: an empty first segment, as clients of the files expect to find it."""
+        partition = self._open_new(target)
+        partition.log.make_files()
+
+    def _owned_of(self, stream_id: int, topic_id: int, run: Run) -> list[OwnedPartition]:
+        if run.count < len(self._owned):
+            numbers = range(run.first_partition, run.first_partition + run.count)
+            spaces = (pack_namespace(stream_id, topic_id, number) for number in numbers)
+            found = (self._owned.get(namespace) for namespace in spaces)
+            return [one for one in found if one is not None and one.target.birth == run.birth]
+        return [
+            one
+            for one in self._owned_of_topic(stream_id, topic_id)
+            if one.target.birth == run.birth
+            and run.first_partition <= one.target.partition_id < run.first_partition + run.count
+        ]
+
+    def _owned_of_topic(self, stream_id: int, topic_id: int) -> list[OwnedPartition]:
+        return [
+            one
+            for one in self._owned.values()
+            if unpack_namespace(one.target.namespace)[:2] == (stream_id, topic_id)
+        ]
+
+    def _already_stored(
+        self, partition: OwnedPartition, batch: memoryview, message_count: int
+    ) -> int:
+        """How many messages of a batch the dead owner had written: the leading ones, or none."""
+        first = first_stamped_offset(batch)
+        written: Published = partition.log.written
+        if first is None or not written.first_offset <= first < written.next_offset:
+            return 0
+        found = self._readers.reader(partition.target).read(
+            written, first, message_count, batch.nbytes
+        )
+        stored = memoryview(b"".join(found.views))
+        return matching_messages(batch, stored)
+
+
+def _ignore_status(_status: int) -> None:
+    """For flushes whose failure GroupCommit has reported and nobody waits for."""

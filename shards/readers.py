@@ -1,0 +1,58 @@
+"""Reading any partition of this broker from its files, whichever shard owns it.
+
+Each shard has its own readers and maps. What may be read is what the owner published on the
+board; nothing here ever writes, waits for another shard, or touches a byte above that end.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from borzoi.router.board import Board
+from borzoi.router.placement import unpack_namespace
+from borzoi.shards.target import Target
+from borzoi.storage.files import Files
+from borzoi.storage.layout import DataLayout
+from borzoi.storage.mapped import WindowCache
+from borzoi.storage.published import Published
+from borzoi.storage.reader import PartitionReader
+
+READERS_MAX: Final = 1024
+
+
+class Readers:
+    """The partitions this shard has read lately."""
+
+    def __init__(
+        self,
+        board: Board,
+        layout: DataLayout,
+        windows: WindowCache,
+        files: Files,
+        validate_checksum: bool,
+    ) -> None:
+        self._board = board
+        self._layout = layout
+        self._windows = windows
+        self._files = files
+        self._validate_checksum = validate_checksum
+        self._readers: OrderedDict[tuple[int, int], PartitionReader] = OrderedDict()
+
+    def published(self, slot: int) -> Published:
+        """What the owner of a slot published last, of whatever birth that was."""
+        return Published(*self._board.read(slot))
+
+    def reader(self, target: Target) -> PartitionReader:
+        """The reader of one life of a partition."""
+        key = (target.namespace, target.birth)
+        reader = self._readers.get(key)
+        if reader is None:
+            directory = self._layout.partition(*unpack_namespace(target.namespace))
+            reader = PartitionReader(
+                directory, self._windows, self._files, validate_checksum=self._validate_checksum
+            )
+            self._readers[key] = reader
+            if len(self._readers) > READERS_MAX:
+                self._readers.popitem(last=False)
+        else:
+            self._readers.move_to_end(key)
+        return reader

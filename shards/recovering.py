@@ -1,0 +1,102 @@
+"""What a worker does with the directories it finds before it serves anybody.
+
+A directory belongs to a partition only if its birth file says so: one of an older life, or of a
+partition that the metadata does not know, is moved to the trash. So a crash between a delete's
+log entry and its unlink resurrects nothing.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from borzoi.protocol.errors import BrokerError
+from borzoi.router.placement import pack_namespace, shard_of
+from borzoi.shards.durability import Durability
+from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.partitions import Partitions
+from borzoi.shards.readers import Readers
+from borzoi.shards.target import Target
+from borzoi.storage.birth import read_birth
+from borzoi.storage.clean_stop import CleanStop
+from borzoi.storage.files import Files
+from borzoi.storage.layout import DataLayout
+from borzoi.storage.log import LogSettings, PartitionLog
+from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.trash import retire_directory
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class Recovery(NamedTuple):
+    """What was found."""
+
+    opened: int
+    removed: int
+
+
+def recover_partitions(
+    shard: int,
+    shard_count: int,
+    layout: DataLayout,
+    files: Files,
+    open_files: OpenFiles,
+    settings: LogSettings,
+    durability: Durability,
+    metadata: MetadataService,
+    partitions: Partitions,
+    readers: Readers,
+    clean: CleanStop | None,
+    consumers_max: int,
+    still_here: Callable[[], None],
+) -> Recovery:
+    """Open every partition of ours that has a directory, and publish it."""
+    opened = removed = 0
+    for found in layout.partition_directories(files):
+        namespace = pack_namespace(found.stream_id, found.topic_id, found.partition_id)
+        if shard_of(namespace, shard_count) != shard:
+            continue
+        still_here()
+        target = _living(metadata, namespace)
+        birth = read_birth(found.path, files)
+        if target is None or birth != target.birth:
+            LOG.info("moved %s to the trash: its birth is %s, not %s", found.path, birth, target)
+            retire_directory(found.path, layout.trash, f"old-{birth}-{namespace}", files)
+            removed += 1
+            continue
+        record = clean.get(namespace) if clean is not None else None
+        board = readers.published(target.slot)
+        log = PartitionLog.recover(
+            found.path,
+            target.birth,
+            settings,
+            files,
+            record,
+            # After a worker's death the board still says what readers may rely on.
+            board=board if board.birth == target.birth else None,
+            open_files=open_files,
+        )
+        for line in log.recovery.report:
+            LOG.warning("partition %s: %s", found.path, line)
+        written = log.written
+        offset_max = written.next_offset - 1 if written.next_offset else None
+        offsets = ConsumerOffsets.load(
+            found.path, files, offset_max, open_files=open_files, consumers_max=consumers_max
+        )
+        for line in offsets.report:
+            LOG.warning("partition %s: %s", found.path, line)
+        if record is not None and record.offsets_digest != offsets.digest():
+            LOG.warning("partition %s: its offset files changed while stopped", found.path)
+        if durability is Durability.FSYNC:
+            # Complete messages that were found may not have reached the disk; soon they are seen.
+            log.sync()
+        partitions.adopt(target, log, offsets)
+        opened += 1
+    return Recovery(opened, removed)
+
+
+def _living(metadata: MetadataService, namespace: int) -> Target | None:
+    try:
+        return metadata.target_of(namespace)
+    except BrokerError:
+        return None

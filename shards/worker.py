@@ -1,0 +1,551 @@
+"""A worker process: one shard, one loop, one CPU. Run as `python -m borzoi.shards.worker FD`.
+
+This is where everything meets: it maps the shared memory it was given, opens the metadata and
+its partitions, and only then lets anybody in. Boot steps, in this order:
+
+    map memory, link to the peers
+    shard 0: open the metadata log, make the root user on a first boot, publish
+    others: wait for that
+    recover the partitions we own, publish them, answer the peers from now on
+    listen
+
+Exit codes: 0 after an order to stop, CANNOT_BOOT when starting again would not help, BROKEN when
+one of our own invariants does not hold. If the supervisor dies, the kernel kills us.
+"""
+
+import asyncio
+import ctypes
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+import uvloop
+
+from borzoi.protocol.errors import BrokerError
+from borzoi.protocol.responses.clients import Transport
+from borzoi.router.arena import Arena, PeerArena
+from borzoi.router.board import METADATA_SLOT, Board
+from borzoi.router.control import ControlLayout, OwnControl, SharedControl
+from borzoi.router.fds import BadMessage, ChannelClosed, FdChannel
+from borzoi.router.pool import MemoryPool
+from borzoi.router.receive import ReceiveBlocks
+from borzoi.router.wake import Wake
+from borzoi.shards.clients import Clients
+from borzoi.shards.cluster import Cluster
+from borzoi.shards.config import Config, from_json
+from borzoi.shards.config.durations import seconds
+from borzoi.shards.cpus import pin_to_cpu, set_memory_policy
+from borzoi.shards.describe import Describer
+from borzoi.shards.descriptors import Done, Request, RequestKind
+from borzoi.shards.durability import Durability
+from borzoi.shards.group_commit import GroupCommit
+from borzoi.shards.listener import Listener
+from borzoi.shards.log_lines import LineHandler, set_up_logging, shard_speaker
+from borzoi.shards.logins import Logins
+from borzoi.shards.metadata.bootstrap import ensure_root, root_missing
+from borzoi.shards.metadata.decide import MetadataSettings
+from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.follower import MetadataCopy, open_copy
+from borzoi.shards.metadata.writer import MetadataWriter, open_writer
+from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.metadata_writing import METADATA_SHARD, MetadataWriting, RemoteProposer
+from borzoi.shards.owned_partition import Ended
+from borzoi.shards.owners import Owners
+from borzoi.shards.partitions import Partitions
+from borzoi.shards.passwords import hash_password
+from borzoi.shards.peers import Peers
+from borzoi.shards.polls import Polls
+from borzoi.shards.readers import Readers
+from borzoi.shards.recovering import recover_partitions
+from borzoi.shards.sends import Sends
+from borzoi.shards.services import Services
+from borzoi.shards.session import Link as SessionLink
+from borzoi.shards.session import Session
+from borzoi.shards.statistics import Statistics
+from borzoi.shards.tasks import Tasks
+from borzoi.shards.worker_spec import (
+    BROKEN,
+    CANNOT_BOOT,
+    Event,
+    Order,
+    WorkerSpec,
+    read_spec,
+)
+from borzoi.storage.clean_stop import CleanStop
+from borzoi.storage.files import Files
+from borzoi.storage.layout import DataLayout
+from borzoi.storage.log import LogSettings
+from borzoi.storage.mapped import WindowCache
+from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.wal import WalDamaged
+
+LOG: Final = logging.getLogger("borzoi.shards.worker")  # not __main__
+
+PR_SET_PDEATHSIG: Final = 1
+TICK_S: Final = 1.0
+DISK_THREADS: Final = 4
+OPEN_FILES_MIN: Final = 64
+OPEN_FILES_MAX: Final = 8192
+WINDOWS_MAX: Final = 64
+IDLE_POOL_BYTES_MAX: Final = 64 * 1024 * 1024
+STOP_TASKS_TIMEOUT_S: Final = 1.0
+STOP_SYNC_TIMEOUT_S: Final = 3.0
+
+
+class CannotBoot(Exception):
+    """Starting again would end the same way; a human has to look."""
+
+
+class Worker:
+    """One shard and its parts, wired once."""
+
+    def __init__(
+        self, spec: WorkerSpec, loop: asyncio.AbstractEventLoop, log_handler: LineHandler
+    ) -> None:
+        self._spec = spec
+        self._loop = loop
+        self._log_handler = log_handler
+        self._config: Config = from_json(bytes(spec.config))
+        self._orders: asyncio.Queue[Order] = asyncio.Queue()
+        self._stop_ordered = asyncio.Event()
+        config = self._config
+        system = config.system
+
+        self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
+        self._hashing = ThreadPoolExecutor(1, "hashing")
+        self._tasks = Tasks(_die)
+        self._files = Files()
+        self._layout = DataLayout(
+            Path(system.path), system.stream.path, system.topic.path, system.partition.path
+        )
+        self._durability = Durability(system.partition.durability)
+
+        # Shared memory.
+        own_generation = spec.generations[spec.shard]
+        self._control_layout = ControlLayout(spec.shard_count)
+        self._control = OwnControl(
+            spec.control_fds[spec.shard], self._control_layout, spec.shard, own_generation
+        )
+        self._board = Board(spec.board_fd, spec.board_slots)
+        arena = Arena(spec.arena_fds[spec.shard], spec.arena_size, spec.shard)
+        self._pool = MemoryPool(
+            arena, spec.budget, system.memory_pool.bucket_capacity, own_generation
+        )
+        self._receive = ReceiveBlocks(self._pool)
+        self._peers = Peers(
+            loop,
+            self._control,
+            Wake(spec.wake_fds[spec.shard]),
+            self._serve,
+            seconds(config.limits.request_timeout),
+        )
+        for shard in range(spec.shard_count):
+            if shard != spec.shard:
+                control = SharedControl(
+                    spec.control_fds[shard], self._control_layout, shard, spec.generations[shard]
+                )
+                self._peers.add(
+                    control,
+                    PeerArena(
+                        spec.arena_fds[shard], spec.arena_size, shard, spec.generations[shard]
+                    ),
+                    Wake(spec.wake_fds[shard]),
+                )
+
+        # Storage.
+        self._settings = LogSettings(
+            system.segment.size,
+            self._durability is Durability.FSYNC,
+            system.partition.validate_checksum,
+        )
+        self._open_files = OpenFiles(self._files, _open_files_bound())
+        self._readers = Readers(
+            self._board,
+            self._layout,
+            WindowCache(WINDOWS_MAX),
+            self._files,
+            system.partition.validate_checksum,
+        )
+        self._commit = GroupCommit(
+            loop,
+            self._board,
+            self._disk,
+            self._durability,
+            journal_messages_max=system.partition.messages_required_to_save,
+            journal_size_max=system.partition.size_of_messages_required_to_save,
+        )
+        self._partitions = Partitions(
+            self._layout,
+            self._files,
+            self._open_files,
+            self._settings,
+            self._durability,
+            self._commit,
+            self._readers,
+            consumers_max=config.limits.consumers_per_partition_max,
+            response_size_max=config.limits.response_size_max,
+        )
+        channel = socket.socket(fileno=spec.channel_fd)
+        self._channel = FdChannel(loop, channel, self._take_message, self._supervisor_gone)
+
+    # Booting.
+
+    async def run(self) -> None:
+        """From birth to an orderly end."""
+        if self._spec.shard == METADATA_SHARD:
+            writer = self._open_metadata_writer()
+            copy = writer.copy
+        else:
+            if not self._spec.tcp_address:
+                await self._wait_for_order("recover")
+            writer = None
+            copy = open_copy(self._layout.state_log, self._snapshot_path, self._files)
+        if copy.snapshot_problem is not None:
+            LOG.warning("%s", copy.snapshot_problem)
+        self._wire(copy, writer)
+        self._recover()
+        self._control.beat(time.monotonic_ns())
+        self._peers.start()
+        if self._writing is not None:
+            # A predecessor may have died between an entry and its barrier.
+            await self._writing.barrier(copy.applied_index)
+            self._writing.empty_trash()
+        self.tell(Event("recovered"))
+        address = self._spec.tcp_address
+        if not address:
+            address = (await self._wait_for_order("listen")).address
+        await self._listen(address)
+        self._loop.call_later(TICK_S, self._tick)
+        saver = self._config.message_saver
+        if saver.enabled:
+            self._loop.call_later(seconds(saver.interval), self._save)
+        await self._stop_ordered.wait()
+        await self._stop()
+
+    @property
+    def _snapshot_path(self) -> str:
+        return os.path.join(self._layout.root, "state.snapshot")
+
+    def _open_metadata_writer(self) -> MetadataWriter:
+        system = self._config.system
+        settings = MetadataSettings(
+            segment_size=system.segment.size,
+            message_expiry=system.topic.message_expiry,
+            max_topic_size=system.topic.max_size,
+            max_tokens_per_user=self._config.personal_access_token.max_tokens_per_user,
+            slots_max=self._spec.board_slots,
+        )
+        published_position = self._board.read(METADATA_SLOT)[1]
+        try:
+            writer = open_writer(
+                self._layout.state_log,
+                self._snapshot_path,
+                self._files,
+                settings,
+                published_position=published_position,
+            )
+        except WalDamaged as error:
+            raise CannotBoot(str(error)) from error
+        if writer.torn is not None:
+            LOG.warning("the metadata log ended in an incomplete entry, which was cut off")
+        created = False
+        root = self._spec.root
+        if root_missing(writer):
+            if root is None:
+                raise CannotBoot(f"{self._layout.state_log} holds no root user")
+            created = ensure_root(
+                writer, root.username, hash_password(root.password), time.time_ns() // 1000
+            )
+        end = writer.end
+        self._board.publish(METADATA_SLOT, (end.index, end.position, 0, 0, 0, 0, 0, 0))
+        self.tell(Event("metadata_ready", root_created=created))
+        return writer
+
+    def _wire(self, copy: MetadataCopy, writer: MetadataWriter | None) -> None:
+        config = self._config
+        self._metadata = MetadataService(copy, self._board, self._take_effects)
+        self._sends = Sends(self._metadata)
+        self._writing: MetadataWriting | None = None
+        if writer is not None:
+            self._writing = MetadataWriting(
+                writer,
+                self._board,
+                self._peers,
+                self._partitions,
+                self._disk,
+                self._tasks,
+                self._layout,
+                self._files,
+                sync=config.system.state.enforce_fsync,
+            )
+            self._writing.on_effects = self._take_effects
+            self._metadata.proposer = self._writing
+        else:
+            self._metadata.proposer = RemoteProposer(self._peers, self._pool)
+        spec = self._spec
+        self._owners = Owners(
+            spec.shard, spec.shard_count, self._partitions, self._peers, self._metadata
+        )
+        self._clients = Clients(self._peers, self._pool)
+        describer = Describer(self._readers)
+        self._cluster = Cluster(config, spec.follower)
+        self._services = Services(
+            clients=self._clients,
+            cluster=self._cluster,
+            describer=describer,
+            durability=self._durability,
+            logins=Logins(self._metadata, self._hashing),
+            metadata=self._metadata,
+            owners=self._owners,
+            polls=Polls(
+                self._readers, self._owners, self._durability, config.limits.response_size_max
+            ),
+            pool=self._pool,
+            sends=self._sends,
+            statistics=Statistics(
+                self._metadata, describer, self._clients, Path(self._layout.root)
+            ),
+            tasks=self._tasks,
+        )
+        self._listener = Listener(
+            self._loop, self._receive, self._pool, self._clients, config.limits, self._new_session
+        )
+
+    def _recover(self) -> None:
+        began = time.monotonic()
+        self._metadata.refresh()
+        clean = None
+        if not self._spec.tcp_address:
+            record = os.pread(
+                self._spec.clean_stop_fd, os.fstat(self._spec.clean_stop_fd).st_size, 0
+            )
+            clean = CleanStop.decode(record)
+        recovery = recover_partitions(
+            self._spec.shard,
+            self._spec.shard_count,
+            self._layout,
+            self._files,
+            self._open_files,
+            self._settings,
+            self._durability,
+            self._metadata,
+            self._partitions,
+            self._readers,
+            clean,
+            self._config.limits.consumers_per_partition_max,
+            lambda: None,
+        )
+        LOG.info(
+            "recovered %d partitions in %.3f s, %d old directories went to the trash",
+            recovery.opened,
+            time.monotonic() - began,
+            recovery.removed,
+        )
+
+    async def _listen(self, address: str) -> None:
+        if self._config.tcp.enabled:
+            try:
+                address = await self._listener.listen(address, self._config.tcp.socket)
+            except OSError as error:
+                raise CannotBoot(f"cannot listen on {address}: {error}") from error
+        self._cluster.tcp_address = address
+        self.tell(Event("listening", address=address))
+
+    def _new_session(self, link: SessionLink, address: str, transport: Transport) -> Session:
+        return Session(self._services, link, address, transport)
+
+    # Serving peers.
+
+    def _serve(self, _shard: int, request: Request, lent: memoryview, done: Done) -> None:
+        match request.kind:
+            case RequestKind.PROPOSE:
+                assert self._writing is not None, "only shard 0 is asked to write metadata"
+                self._writing.serve(request, lent, done)
+            case RequestKind.BARRIER:
+                self._metadata.refresh()
+                done(0, 0, 0, 0)
+            case RequestKind.CLIENTS:
+                self._clients.serve(lent, done)
+            case _:
+                self._owners.serve(request, lent, done)
+
+    def _take_effects(self, effects: Effects) -> None:
+        self._partitions.apply_effects(effects)
+        self._sends.forget(effects)
+
+    # The supervisor.
+
+    def tell(self, event: Event) -> None:
+        """Let the supervisor know."""
+        self._channel.send(msgspec.json.encode(event))
+
+    def _take_message(self, payload: bytes, fds: list[int]) -> None:
+        order = msgspec.json.decode(payload, type=Order)
+        if order.order == "stop":
+            self._stop_ordered.set()
+        elif order.order == "replace_peer":
+            self._replace_peer(order, fds)
+        else:
+            self._orders.put_nowait(order)
+
+    def _replace_peer(self, order: Order, fds: list[int]) -> None:
+        control_fd, arena_fd = fds
+        control = SharedControl(control_fd, self._control_layout, order.shard, order.generation)
+        arena = PeerArena(arena_fd, self._spec.arena_size, order.shard, order.generation)
+        self._peers.replace(control, arena)
+        os.close(control_fd)
+        os.close(arena_fd)
+        self.tell(Event("peer_replaced", shard=order.shard, generation=order.generation))
+
+    def _supervisor_gone(self, reason: ChannelClosed | BadMessage) -> None:
+        LOG.error("the supervisor is gone (%s): stopping", reason)
+        self._stop_ordered.set()
+
+    async def _wait_for_order(self, wanted: str) -> Order:
+        getting = asyncio.ensure_future(self._orders.get())
+        stopping = asyncio.ensure_future(self._stop_ordered.wait())
+        await asyncio.wait({getting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not getting.done():
+            getting.cancel()
+            raise SystemExit(0)
+        stopping.cancel()
+        order = getting.result()
+        assert order.order == wanted, f"expected the order {wanted}, got {order.order}"
+        return order
+
+    # Periodic work.
+
+    def _tick(self) -> None:
+        self._control.beat(time.monotonic_ns())
+        self._listener.check_deadlines()
+        self._pool.trim(IDLE_POOL_BYTES_MAX)
+        self._loop.call_later(TICK_S, self._tick)
+
+    def _save(self) -> None:
+        if self._config.message_saver.enforce_fsync:
+            self._commit.sync_dirty(self._partitions)
+        else:
+            self._partitions.flush_journals()
+        self._log_handler.sweep()
+        self._loop.call_later(seconds(self._config.message_saver.interval), self._save)
+
+    # The end.
+
+    async def _stop(self) -> None:
+        """Stop serving, bring everything to the disk, and note that it was a clean stop."""
+        self._listener.close()
+        await self._tasks.drain(STOP_TASKS_TIMEOUT_S)
+        self._peers.stop()
+        await self._sync_all()
+        rows = {
+            one.target.namespace: one.log.clean_partition(one.offsets.digest())
+            for one in self._partitions
+            if one.log.is_synced and not one.log.staged_messages
+        }
+        CleanStop(rows).write(self._layout, self._files, self._spec.shard)
+        self._partitions.close()
+        LOG.info("stopped, %d partitions are on the disk", len(rows))
+
+    async def _sync_all(self) -> None:
+        waiting = []
+        for partition in self._partitions:
+            ended: asyncio.Future[int] = self._loop.create_future()
+            self._commit.flush(partition, _set_once(ended), fsync=True)
+            waiting.append(ended)
+        if waiting:
+            await asyncio.wait(waiting, timeout=STOP_SYNC_TIMEOUT_S)
+        await self._loop.run_in_executor(self._disk, self._sync_offsets)
+
+    def _sync_offsets(self) -> None:
+        for partition in self._partitions:
+            try:
+                partition.offsets.sync()
+            except BrokerError as error:
+                LOG.error("offsets of %s are not on the disk: %s", partition.target, error)
+
+
+def _set_once(future: asyncio.Future[int]) -> Ended:
+    def ended(status: int) -> None:
+        if not future.done():
+            future.set_result(status)
+
+    return ended
+
+
+def main() -> None:
+    """The process: set up, run, and leave with the right exit code."""
+    spec = read_spec(int(sys.argv[1]))
+    _die_with_parent()
+    # The supervisor gives the order to stop; a terminal's Ctrl-C reaches the whole group.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    warnings = [pin_to_cpu(spec.cpu), set_memory_policy(spec.node)]
+    config = from_json(bytes(spec.config))
+    handler = set_up_logging(
+        config.system.logging,
+        Path(config.system.path),
+        shard_speaker(spec.shard),
+        {"RUST_LOG": spec.rust_log},
+    )
+    for warning in warnings:
+        if warning is not None:
+            LOG.warning("%s", warning)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.get_loop().set_exception_handler(_broken_in_callback)
+        runner.run(_run(spec, handler))
+    # Threads that still wait for a disk must not keep a stopped worker alive.
+    logging.shutdown()
+    os._exit(0)
+
+
+async def _run(spec: WorkerSpec, handler: LineHandler) -> None:
+    loop = asyncio.get_running_loop()
+    worker = Worker(spec, loop, handler)
+    try:
+        await worker.run()
+    except CannotBoot as error:
+        LOG.error("cannot start: %s", error)
+        worker.tell(Event("cannot_boot", reason=str(error)))
+        os._exit(CANNOT_BOOT)
+    except Exception as error:
+        _die(error)
+
+
+def _broken_in_callback(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    error = context.get("exception")
+    if isinstance(error, OSError):
+        LOG.warning("%s: %s", context.get("message"), error)
+        return
+    _die(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))
+
+
+def _die(error: BaseException) -> NoReturn:
+    """A broken invariant: end loudly; recovery is what the supervisor's restart is tested for."""
+    LOG.critical("a fault of ours, this worker ends", exc_info=error)
+    logging.shutdown()
+    os._exit(BROKEN)
+
+
+def _die_with_parent() -> None:
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent or parent == 1:
+        # It died before the kernel took note.
+        os._exit(0)
+
+
+def _open_files_bound() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(OPEN_FILES_MIN, min(OPEN_FILES_MAX, soft // 4))
+
+
+if __name__ == "__main__":
+    main()

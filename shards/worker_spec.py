@@ -1,0 +1,95 @@
+"""What a worker is told at its birth, and the orders and events that travel later.
+
+The specification lies in a memfd whose number is the worker's only argument: it may hold the
+root password of a first boot, which must not be seen in a process list. Descriptors are passed
+by inheritance under the numbers it names.
+
+    supervisor -> worker   recover, listen(address), replace_peer(shard, generation) + 2 fds, stop
+    worker -> supervisor   metadata_ready(root_created), recovered, listening(address),
+                           peer_replaced(shard, generation), cannot_boot(reason)
+"""
+
+import os
+from typing import Final
+
+import msgspec
+
+SPEC_SIZE_MAX: Final = 1 << 20
+
+CANNOT_BOOT: Final = 3
+"""Exit code of a worker that cannot start, however often it is tried: the broker stops."""
+
+BROKEN: Final = 70
+"""Exit code of a worker that found one of its own invariants broken: it is restarted."""
+
+
+class Root(msgspec.Struct, frozen=True):
+    """The root account of a first boot."""
+
+    username: str
+    password: str
+
+
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a worker needs to know before it can talk."""
+
+    shard: int
+    shard_count: int
+    cpu: int | None
+    node: int | None
+    config: msgspec.Raw
+    rust_log: str
+    follower: bool
+    root: Root | None
+    # Empty on the first boot: the worker waits for orders. A restarted one goes on by itself.
+    tcp_address: str
+    generations: tuple[int, ...]
+    budget: int
+    arena_size: int
+    board_slots: int
+    channel_fd: int
+    board_fd: int
+    clean_stop_fd: int
+    control_fds: tuple[int, ...]
+    arena_fds: tuple[int, ...]
+    wake_fds: tuple[int, ...]
+
+    def fds(self) -> tuple[int, ...]:
+        """Every descriptor the worker inherits."""
+        single = (self.channel_fd, self.board_fd, self.clean_stop_fd)
+        return (*single, *self.control_fds, *self.arena_fds, *self.wake_fds)
+
+
+class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From the supervisor."""
+
+    order: str
+    address: str = ""
+    shard: int = -1
+    generation: int = 0
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From a worker."""
+
+    event: str
+    address: str = ""
+    shard: int = -1
+    generation: int = 0
+    reason: str = ""
+    root_created: bool = False
+
+
+def write_spec(spec: WorkerSpec) -> int:
+    """A memfd with the specification, to be inherited by the worker."""
+    fd = os.memfd_create("borzoi-spec", os.MFD_CLOEXEC)
+    os.write(fd, msgspec.json.encode(spec))
+    return fd
+
+
+def read_spec(fd: int) -> WorkerSpec:
+    """The specification, read and closed."""
+    try:
+        return msgspec.json.decode(os.pread(fd, SPEC_SIZE_MAX, 0), type=WorkerSpec)
+    finally:
+        os.close(fd)

@@ -1,0 +1,145 @@
+"""A real broker for tests: its processes, on port 0 and a temporary directory.
+
+Every broker runs in a process group of its own, so that killing all of it needs no names, and is
+stopped by process id.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import psutil
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 20.0
+SERVE: Final = "from borzoi.shards.main import main; main()"
+
+Found = TypeVar("Found")
+
+
+class BrokerProcess:
+    """One broker and its data directory. Start, stop and kill it as often as needed."""
+
+    def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.data = data
+        self.settings = dict(settings or {})
+        self.address = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output = data.parent / f"{data.name}.output"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker is not running"
+        return self._process.pid
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def start(self) -> None:
+        """Start and wait until every listener accepts."""
+        assert self._process is None, "the broker runs already"
+        ready = self.data / "runtime" / "current_config.toml"
+        ready.unlink(missing_ok=True)
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("IGGY_")}
+        environment = {
+            **kept,
+            "IGGY_SYSTEM_PATH": str(self.data),
+            "IGGY_TCP_ADDRESS": self.address or "127.0.0.1:0",
+            **self.settings,
+        }
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", SERVE, "serve"],
+                cwd=self.data.parent,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+        def is_ready() -> bool:
+            assert self._process is not None
+            if self._process.poll() is not None:
+                code = self._process.returncode
+                self._process = None
+                raise AssertionError(f"the broker ended with {code}:\n{self.output()}")
+            return ready.exists()
+
+        wait_for(is_ready, START_TIMEOUT_S)
+        self.address = tomllib.loads(ready.read_text())["tcp"]["address"]
+
+    def stop(self) -> int:
+        """Stop in an orderly way; the exit code."""
+        process = self._process
+        assert process is not None
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        self._process = None
+        return code
+
+    def kill(self) -> None:
+        """SIGKILL to the whole process group, and wait until all of it is gone."""
+        process = self._process
+        assert process is not None
+        members = [process.pid, *self.workers().values()]
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(STOP_TIMEOUT_S)
+        self._process = None
+        wait_for(lambda: not any(_lives(pid) for pid in members), STOP_TIMEOUT_S)
+
+    def close(self) -> None:
+        """For fixtures: leave nothing behind, whatever the test did."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                self.kill()
+            self._process = None
+
+    def workers(self) -> dict[int, int]:
+        """The process ids of the workers that live now, by shard."""
+        found: dict[int, int] = {}
+        try:
+            for child in psutil.Process(self.pid).children():
+                command = child.cmdline()
+                if command and command[-1].startswith("shard-"):
+                    found[int(command[-1].removeprefix("shard-"))] = child.pid
+        except psutil.NoSuchProcess:
+            pass
+        return found
+
+    def output(self) -> str:
+        """Everything the broker has said so far."""
+        return self._output.read_text() if self._output.exists() else ""
+
+
+def wait_for(condition: Callable[[], Found], timeout_s: float = 10.0) -> Found:
+    """The first true answer of `condition`; AssertionError when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not true within {timeout_s} s: {condition}"
+        time.sleep(0.01)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

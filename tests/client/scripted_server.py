@@ -1,0 +1,107 @@
+"""A server that plays a script over a real loopback socket: read one request, do one step."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from borzoi.protocol.frame import LENGTH_SIZE
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Send these bytes, at most `piece_size` in one go if that is given."""
+
+    wire: bytes
+    piece_size: int | None = None
+
+
+@dataclass(frozen=True)
+class CloseAfter:
+    """Send these bytes and close the connection."""
+
+    wire: bytes = b""
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Say nothing until the client goes away."""
+
+
+Step: TypeAlias = Answer | CloseAfter | Silence
+
+
+@dataclass
+class ScriptedServer:
+    """One connection at a time plays the script from its start."""
+
+    script: Sequence[Step]
+    farewell: bytes = b""  # sent unasked after the script
+    port: int = 0
+    requests: list[bytes] = field(default_factory=list)  # whole frames
+    clients_gone: int = 0
+    _playing: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._playing.add(task)
+        try:
+            for step in self.script:
+                length = await reader.readexactly(LENGTH_SIZE)
+                rest = await reader.readexactly(int.from_bytes(length, "little"))
+                self.requests.append(length + rest)
+                if isinstance(step, Answer):
+                    await send(writer, step.wire, step.piece_size or len(step.wire))
+                elif isinstance(step, CloseAfter):
+                    writer.write(step.wire)
+                    return
+                else:
+                    break
+            writer.write(self.farewell)
+            unexpected = await reader.read()
+            assert not unexpected, "more requests than the script has steps"
+            self.clients_gone += 1
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.clients_gone += 1
+        finally:
+            writer.close()
+
+    async def wait_requested(self) -> None:
+        """Return when there was a request; the test's own deadline bounds this."""
+        while not self.requests:
+            await asyncio.sleep(0)
+
+    async def wait_client_gone(self) -> None:
+        """Return when a client has closed its connection; bounded in the same way."""
+        while not self.clients_gone:
+            await asyncio.sleep(0)
+
+    async def finish(self) -> None:
+        """Wait for every connection to have played its script; its failures are raised here."""
+        async with asyncio.timeout(5):
+            await asyncio.gather(*self._playing)
+
+
+async def send(writer: asyncio.StreamWriter, wire: bytes, piece_size: int) -> None:
+    for at in range(0, len(wire), piece_size):
+        writer.write(wire[at : at + piece_size])
+        await writer.drain()
+
+
+@asynccontextmanager
+async def scripted(*script: Step, farewell: bytes = b"") -> AsyncIterator[ScriptedServer]:
+    scripted_server = ScriptedServer(script, farewell)
+    server = await asyncio.start_server(scripted_server.play, "127.0.0.1", 0)
+    scripted_server.port = server.sockets[0].getsockname()[1]
+    try:
+        yield scripted_server
+        await scripted_server.finish()
+    finally:
+        server.close()
+        await server.wait_closed()

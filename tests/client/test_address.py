@@ -1,0 +1,60 @@
+"""Addresses and connection strings."""
+
+import pytest
+
+from borzoi.client.address import Login, ServerAddress, parse_address
+from borzoi.client.arguments import InvalidArgument
+
+IGGY = Login("iggy", "secret")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:9000", ServerAddress("127.0.0.1", 9000)),
+        ("localhost", ServerAddress("localhost", 8090)),
+        ("broker:1", ServerAddress("broker", 1)),
+        ("broker:65535", ServerAddress("broker", 65535)),
+        ("[::1]:9000", ServerAddress("::1", 9000)),
+        ("[::1]", ServerAddress("::1", 8090)),
+        ("iggy://iggy:secret@broker:9000", ServerAddress("broker", 9000, IGGY)),
+        ("iggy+tcp://iggy:secret@broker", ServerAddress("broker", 8090, IGGY)),
+        ("iggy://iggy:secret@[::1]:9000", ServerAddress("::1", 9000, IGGY)),
+        ("iggy://a:b:c@d?%41@h:1", ServerAddress("h", 1, Login("a", "b:c@d?%41"))),
+    ],
+)
+def test_good_addresses(text: str, expected: ServerAddress) -> None:
+    assert parse_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not host:port"),
+        (":8090", "not host:port"),
+        ("iggy:secret@broker:8090", "not host:port"),
+        ("broker:", "not a number from 1 to 65535"),
+        ("broker:0", "not a number from 1 to 65535"),
+        ("broker:65536", "not a number from 1 to 65535"),
+        ("broker:http", "not a number from 1 to 65535"),
+        ("broker:²", "not a number from 1 to 65535"),
+        ("::1:8090", "not host:port"),
+        ("[::1]8090", "not a number from 1 to 65535"),
+        ("iggy+quic://iggy:secret@broker:8080", r"for iggy\+quic; iggy or iggy\+tcp is needed"),
+        ("http://iggy:secret@broker", "for http; iggy or"),
+        ("iggy://broker:8090", "no username and password"),
+        ("iggy://secret-token@broker:8090", "no username and password"),
+        ("iggy://iggy:@broker:8090", "no username and password"),
+        ("iggy://:secret@broker:8090", "no username and password"),
+        ("iggy://iggy:secret@", "not host:port"),
+        ("iggy://iggy:secret@broker?tls=true&nodelay=1", r"options \(tls, nodelay\); none are"),
+    ],
+)
+def test_bad_addresses(text: str, reason: str) -> None:
+    with pytest.raises(InvalidArgument, match=reason) as caught:
+        parse_address(text)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_password_stays_out_of_the_repr() -> None:
+    assert "secret" not in repr(parse_address("iggy://iggy:secret@broker:8090"))

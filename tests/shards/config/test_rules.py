@@ -1,0 +1,197 @@
+"""Each rule of the configuration, on both sides of its bound."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from borzoi.shards.config.durations import SECOND
+from borzoi.shards.config.rules import broken_rules
+from borzoi.shards.config.schema import Config, NodePorts, OtherNode, Table
+from borzoi.shards.config.sizes import GIB, MIB, UNLIMITED
+
+CPUS = (0, 1, 2, 3)
+
+
+def changed(table: Any, key: str, value: Any) -> Any:
+    name, _, rest = key.partition(".")
+    inner = changed(getattr(table, name), rest, value) if rest else value
+    return msgspec.structs.replace(table, **{name: inner})
+
+
+def config_with(settings: dict[str, Any]) -> Config:
+    config = Config()
+    for key, value in settings.items():
+        config = changed(config, key, value)
+    assert isinstance(config, Table)
+    return config
+
+
+def said(settings: dict[str, Any]) -> list[str]:
+    return broken_rules(config_with(settings), CPUS)
+
+
+POOL = "system.memory_pool"
+LOGGING = "system.logging"
+TOKENS = "personal_access_token"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {f"{POOL}.size": 512 * MIB},
+        {f"{POOL}.bucket_capacity": 128},
+        {f"{POOL}.enabled": False, f"{POOL}.size": 0, f"{POOL}.bucket_capacity": 3},
+        {"data_maintenance.messages.interval": 0},
+        {"message_saver.enabled": False, "message_saver.interval": 0},
+        {"message_saver.interval": 1},
+        {f"{TOKENS}.max_tokens_per_user": 1},
+        {f"{TOKENS}.cleaner.enabled": False, f"{TOKENS}.cleaner.interval": 0},
+        {"system.segment.size": GIB},
+        {"system.segment.size": 512},
+        {"telemetry.service_name": ""},
+        {f"{LOGGING}.retention": SECOND, f"{LOGGING}.rotation_check_interval": SECOND},
+        {f"{LOGGING}.max_file_size": 400, f"{LOGGING}.max_total_size": 400},
+        {f"{LOGGING}.max_file_size": 401, f"{LOGGING}.max_total_size": 0},
+        {f"{LOGGING}.max_file_size": 0, f"{LOGGING}.max_total_size": 400},
+        {"system.topic.max_size": GIB},
+        {"system.topic.max_size": UNLIMITED},
+        {"http.enabled": False, "http.jwt.access_token_expiry": 0},
+        {"system.partition.messages_required_to_save": 1},
+        {"system.sharding.cpu_allocation": "4"},
+        {"system.sharding.cpu_allocation": "0..4"},
+        {"system.sharding.cpu_allocation": "numa:auto"},
+        {"cluster.name": ""},
+        {"limits.frame_size_max": 512 * MIB},
+        {"limits.frame_size_max": 10 * MIB},
+        {"limits.frame_size_max_before_login": 10 * MIB},
+        {"limits.response_size_max": 2**32 - 1},
+        {"limits.connections_max": 1},
+        {"heartbeat.interval": 0},
+    ],
+)
+def test_kept(settings: dict[str, Any]) -> None:
+    assert said(settings) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({f"{POOL}.size": 0}, f"{POOL}.size"),
+        ({f"{POOL}.size": 512 * MIB - 4096}, f"{POOL}.size"),
+        ({f"{POOL}.size": GIB + 1}, f"{POOL}.size"),
+        ({f"{POOL}.bucket_capacity": 64}, f"{POOL}.bucket_capacity"),
+        ({f"{POOL}.bucket_capacity": 129}, f"{POOL}.bucket_capacity"),
+        (
+            {
+                "data_maintenance.messages.cleaner_enabled": True,
+                "data_maintenance.messages.interval": 0,
+            },
+            "data_maintenance.messages.interval",
+        ),
+        ({"message_saver.interval": 0}, "message_saver.interval"),
+        ({f"{TOKENS}.max_tokens_per_user": 0}, f"{TOKENS}.max_tokens_per_user"),
+        ({f"{TOKENS}.cleaner.interval": 0}, f"{TOKENS}.cleaner.interval"),
+        ({"heartbeat.enabled": True, "heartbeat.interval": 0}, "heartbeat.interval"),
+        ({"system.segment.size": GIB + 512}, "system.segment.size"),
+        ({"system.segment.size": 511}, "system.segment.size"),
+        ({"system.segment.size": 0}, "system.segment.size"),
+        ({"telemetry.enabled": True, "telemetry.service_name": " "}, "telemetry.service_name"),
+        ({"telemetry.enabled": True, "telemetry.logs.endpoint": ""}, "telemetry.logs.endpoint"),
+        (
+            {"telemetry.enabled": True, "telemetry.traces.endpoint": ""},
+            "telemetry.traces.endpoint",
+        ),
+        ({f"{LOGGING}.level": " "}, f"{LOGGING}.level"),
+        ({f"{LOGGING}.retention": SECOND - 1}, f"{LOGGING}.retention"),
+        (
+            {f"{LOGGING}.rotation_check_interval": SECOND - 1},
+            f"{LOGGING}.rotation_check_interval",
+        ),
+        (
+            {f"{LOGGING}.max_file_size": 401, f"{LOGGING}.max_total_size": 400},
+            f"{LOGGING}.max_file_size",
+        ),
+        ({"system.topic.max_size": 0}, "system.topic.max_size"),
+        ({"system.topic.max_size": GIB - 1}, "system.topic.max_size"),
+        ({"system.topic.message_expiry": 0}, "system.topic.message_expiry"),
+        ({"http.jwt.access_token_expiry": 0}, "http.jwt.access_token_expiry"),
+        ({"http.jwt.algorithm": "none"}, "http.jwt.algorithm"),
+        ({"http.cors.allowed_methods": ("GET", "FETCH")}, "http.cors.allowed_methods"),
+        (
+            {"system.partition.messages_required_to_save": 0},
+            "system.partition.messages_required_to_save",
+        ),
+        ({"system.sharding.cpu_allocation": "0"}, "system.sharding.cpu_allocation"),
+        ({"system.sharding.cpu_allocation": "5"}, "system.sharding.cpu_allocation"),
+        ({"system.sharding.cpu_allocation": "2..2"}, "system.sharding.cpu_allocation"),
+        ({"system.sharding.cpu_allocation": "1..5"}, "system.sharding.cpu_allocation"),
+        ({"system.sharding.cpu_allocation": "numa:x=1"}, "system.sharding.cpu_allocation"),
+        ({"system.path": ""}, "system.path"),
+        ({"system.path": "/"}, "system.path"),
+        ({"system.runtime.path": "."}, "system.runtime.path"),
+        ({"system.runtime.path": ".."}, "system.runtime.path"),
+        ({"system.runtime.path": "streams"}, "system.stream.path"),
+        ({"system.runtime.path": "state"}, "system.runtime.path"),
+        ({"system.logging.path": "a/b"}, "system.logging.path"),
+        ({"system.topic.path": ""}, "system.topic.path"),
+        ({"limits.frame_size_max": 512 * MIB + 1}, "limits.frame_size_max"),
+        ({"limits.control_frame_size_max": 128 * MIB + 1}, "limits.control_frame_size_max"),
+        (
+            {"limits.frame_size_max_before_login": 10 * MIB + 1},
+            "limits.frame_size_max_before_login",
+        ),
+        ({"limits.response_size_max": 2**32}, "limits.response_size_max"),
+        ({"limits.connections_max": 0}, "limits.connections_max"),
+        ({"limits.heartbeat_timeout": 0}, "limits.heartbeat_timeout"),
+    ],
+)
+def test_broken(settings: dict[str, Any], key: str) -> None:
+    sentences = said(settings)
+    assert len(sentences) == 1
+    assert sentences[0].startswith(f"{key} ")
+    assert "needs" in sentences[0] or "start must lie" in sentences[0]
+
+
+def test_high_numbers_that_are_all_available_are_fine() -> None:
+    config = config_with({"system.sharding.cpu_allocation": "4..8"})
+    assert broken_rules(config, (4, 5, 6, 7)) == []
+    assert len(broken_rules(config, (4, 5, 6))) == 1
+
+
+NODE = OtherNode(name="b", ip="10.0.0.1", ports=NodePorts(tcp=1, http=2))
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"cluster.name": ""}, "cluster.name"),
+        ({"cluster.node.current.name": ""}, "empty name"),
+        ({"cluster.node.others": (NODE, msgspec.structs.replace(NODE, ip="10.0.0.2"))}, "twice"),
+        ({"cluster.node.others": (msgspec.structs.replace(NODE, ip=""),)}, "others[0].ip"),
+        (
+            {"cluster.node.others": (msgspec.structs.replace(NODE, ports=NodePorts(tcp=0)),)},
+            "others[0].ports.tcp is 0",
+        ),
+        (
+            {
+                "cluster.node.others": (
+                    NODE,
+                    msgspec.structs.replace(NODE, name="c", ports=NodePorts(tcp=1)),
+                )
+            },
+            "others[1].ports.tcp is 1",
+        ),
+    ],
+)
+def test_clusters(settings: dict[str, Any], part: str) -> None:
+    sentences = said({"cluster.enabled": True, **settings})
+    assert len(sentences) == 1
+    assert part in sentences[0]
+    assert said({"cluster.enabled": False, **settings}) == []
+
+
+def test_a_good_cluster() -> None:
+    other = msgspec.structs.replace(NODE, name="c", ip="10.0.0.2")
+    assert said({"cluster.enabled": True, "cluster.node.others": (NODE, other)}) == []

@@ -1,0 +1,152 @@
+"""The owner's side of partitions without a worker: real files, a loop and a disk moved by hand."""
+
+import os
+from pathlib import Path
+
+from borzoi.protocol.batch import clear_first_checksum
+from borzoi.protocol.message import Message, decode_messages, encode_messages
+from borzoi.router.board import Board, create_board
+from borzoi.router.placement import pack_namespace
+from borzoi.shards.durability import Durability
+from borzoi.shards.group_commit import GroupCommit
+from borzoi.shards.owned_partition import OwnedPartition
+from borzoi.shards.partitions import Partitions
+from borzoi.shards.readers import Readers
+from borzoi.shards.target import Target
+from borzoi.storage.layout import DataLayout
+from borzoi.storage.log import LogSettings, PartitionLog
+from borzoi.storage.mapped import WindowCache
+from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.published import Published
+from tests.shards.hand_loop import HandExecutor, HandLoop
+from tests.storage.faults import FailingFiles
+
+BOARD_SLOTS = 16
+TARGET = Target(pack_namespace(0, 0, 0), 3, 1)
+JOURNAL_MESSAGES_MAX = 8
+JOURNAL_SIZE_MAX = 1024
+CONSUMERS_MAX = 16
+RESPONSE_SIZE_MAX = 1 << 24
+
+
+class Statuses(list[int]):
+    """A `done` that remembers the statuses it was told."""
+
+    def done(self, status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
+        self.append(status)
+
+
+class Owner:
+    """One shard's partitions; `die` and `succeed` are its death and its successor's birth."""
+
+    def __init__(
+        self, root: Path, durability: Durability, *, segment_size_max: int = 1 << 20
+    ) -> None:
+        self.durability = durability
+        self.layout = DataLayout(root)
+        self.settings = LogSettings(segment_size_max, durability is Durability.FSYNC)
+        self._board_fd = create_board(BOARD_SLOTS)
+        self.board = Board(self._board_fd, BOARD_SLOTS)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.loop = HandLoop()
+        self.disk = HandExecutor()
+        self.files = FailingFiles()
+        self.open_files = OpenFiles(self.files, 64)
+        self.layout.create_skeleton(self.files)
+        self.readers = Readers(self.board, self.layout, WindowCache(16), self.files, False)
+        self.commit = GroupCommit(
+            self.loop.as_loop,
+            self.board,
+            self.disk,
+            self.durability,
+            journal_messages_max=JOURNAL_MESSAGES_MAX,
+            journal_size_max=JOURNAL_SIZE_MAX,
+        )
+        self.partitions = Partitions(
+            self.layout,
+            self.files,
+            self.open_files,
+            self.settings,
+            self.durability,
+            self.commit,
+            self.readers,
+            consumers_max=CONSUMERS_MAX,
+            response_size_max=RESPONSE_SIZE_MAX,
+        )
+
+    def succeed(self) -> None:
+        """The process is gone with all it had in memory; another one recovers its partition."""
+        self.open_files.close()
+        self._begin()
+        directory = self.directory
+        if not os.path.exists(directory):
+            return
+        board = self.published
+        log = PartitionLog.recover(
+            directory,
+            TARGET.birth,
+            self.settings,
+            self.files,
+            board=board if board.birth == TARGET.birth else None,
+            open_files=self.open_files,
+        )
+        offsets = ConsumerOffsets.load(
+            directory,
+            self.files,
+            log.written.next_offset - 1 if log.written.next_offset else None,
+            open_files=self.open_files,
+            consumers_max=CONSUMERS_MAX,
+        )
+        self.partitions.adopt(TARGET, log, offsets)
+
+    @property
+    def directory(self) -> str:
+        return self.layout.partition(0, 0, 0)
+
+    @property
+    def log_file(self) -> Path:
+        return Path(self.directory, f"{0:020d}.log")
+
+    @property
+    def published(self) -> Published:
+        return Published(*self.board.read(TARGET.slot))
+
+    @property
+    def partition(self) -> OwnedPartition:
+        return self.partitions.find(TARGET)
+
+    def append(
+        self, batch: memoryview, count: int, statuses: Statuses, *, resubmitted: bool = False
+    ) -> None:
+        self.partitions.append(TARGET, batch, count, resubmitted, statuses.done)
+
+    def send(self, *payloads: bytes) -> Statuses:
+        """Append a fresh batch; the turn is not over yet."""
+        statuses = Statuses()
+        self.append(batch_of(*payloads), len(payloads), statuses)
+        return statuses
+
+    def visible(self) -> list[bytes]:
+        """What a reader of the board finds."""
+        published = self.published
+        if published.birth != TARGET.birth:
+            return []
+        slices = self.readers.reader(TARGET).read(published, 0, 1 << 20, RESPONSE_SIZE_MAX)
+        joined = memoryview(b"".join(slices.views))
+        found = list(decode_messages(joined))
+        assert [one.offset for one in found] == list(range(len(found)))
+        return [one.payload for one in found]
+
+    def close(self) -> None:
+        self.open_files.close()
+        os.close(self._board_fd)
+
+
+def batch_of(*payloads: bytes) -> memoryview:
+    """A batch as a session hands it on: checked, and marked as not stamped."""
+    batch = memoryview(bytearray(encode_messages(Message(payload) for payload in payloads)))
+    clear_first_checksum(batch)
+    return batch

@@ -1,0 +1,195 @@
+"""./borzoi: when it installs, what it runs, and what it says when it cannot.
+
+A stand-in for Python makes the "environments", so nothing is downloaded; it notes every call.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Called as an interpreter, in place of the real one and in place of the environment's.
+FAKE_PYTHON = """#!/usr/bin/env bash
+case "$1 $2" in
+    "-c import sys; sys.exit"*) exec {python} "$@" ;;
+    "-c "*) echo "lint" >>{calls}; exit 0 ;;
+    "-m venv")
+        echo venv >>{calls}
+        [[ -e {broken} ]] && exit 1
+        mkdir -p "${{@: -1}}/bin"
+        cp "$0" "${{@: -1}}/bin/python" ;;
+    "-m pip")
+        [[ $3 == install ]] || exit 0
+        echo "pip ${{@: -1}}" >>{calls}
+        bin=$(dirname "$0")
+        cp {program} "$bin/borzoi" ;;
+    *) echo "$*" >>{calls}; [[ ! -e {broken} ]] ;;
+esac
+"""
+PROGRAM = """#!/usr/bin/env bash
+[[ $1 == fail ]] && exit 7
+echo "pid $$ in $PWD with $*"
+ls /proc/self/fd | wc -l
+"""
+
+
+class Checkout:
+    """A copy of the launcher in a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "check out"
+        self.root.mkdir()
+        shutil.copy(ROOT / "borzoi", self.root / "borzoi")
+        (self.root / "pyproject.toml").write_text("one")
+        self.calls_file = directory / "calls"
+        self.broken = directory / "broken"
+        program = directory / "program"
+        program.write_text(PROGRAM)
+        program.chmod(0o755)
+        self.python = directory / "fake-python"
+        self.python.write_text(
+            FAKE_PYTHON.format(
+                python=sys.executable, calls=self.calls_file, broken=self.broken, program=program
+            )
+        )
+        self.python.chmod(0o755)
+        self.environ = {"PATH": os.environ["PATH"], "BORZOI_PYTHON": str(self.python)}
+
+    def start(self, *arguments: str, launcher: Path | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [launcher or self.root / "borzoi", *arguments],
+            env=self.environ,
+            cwd=self.root.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, launcher: Path | None = None) -> tuple[int, str, str]:
+        process = self.start(*arguments, launcher=launcher)
+        out, err = process.communicate(timeout=30)
+        return process.returncode, out.replace(f"pid {process.pid}", "same pid"), err
+
+    def calls(self) -> list[str]:
+        return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_the_first_use_installs_and_the_second_does_not(checkout: Checkout) -> None:
+    code, out, err = checkout.run("serve", "--fresh", "a b")
+    assert code == 0
+    assert out.startswith(f"same pid in {checkout.root.parent} with serve --fresh a b\n")
+    assert "making a Python environment" in err
+    assert checkout.calls() == ["venv", f"pip {checkout.root}"]
+    again = checkout.run("serve")
+    assert again[0] == 0
+    assert again[2] == ""
+    assert len(checkout.calls()) == 2
+
+
+def test_the_program_inherits_no_extra_descriptor(checkout: Checkout) -> None:
+    first = checkout.run("x")[1].splitlines()[1]
+    assert first == checkout.run("x")[1].splitlines()[1]
+
+
+def test_a_changed_pyproject_installs_again(checkout: Checkout) -> None:
+    checkout.run("x")
+    (checkout.root / "pyproject.toml").write_text("two")
+    checkout.run("x")
+    assert checkout.calls() == ["venv", f"pip {checkout.root}", f"pip {checkout.root}"]
+
+
+def test_exit_codes_pass_through(checkout: Checkout) -> None:
+    assert checkout.run("fail")[0] == 7
+
+
+def test_through_a_symlink(checkout: Checkout) -> None:
+    link = checkout.root.parent / "link"
+    link.symlink_to(checkout.root / "borzoi")
+    assert checkout.run("x", launcher=link)[0] == 0
+    assert (checkout.root / ".venv/bin/borzoi").exists()
+
+
+def test_many_starts_at_once_install_once(checkout: Checkout) -> None:
+    processes = [checkout.start("x") for _ in range(4)]
+    for process in processes:
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+    assert checkout.calls() == ["venv", f"pip {checkout.root}"]
+
+
+def test_a_python_that_cannot_make_environments(checkout: Checkout) -> None:
+    checkout.broken.touch()
+    code, _, err = checkout.run("serve")
+    assert code == 1
+    assert "python3-venv" in err
+    checkout.broken.unlink()
+    assert checkout.run("serve")[0] == 0
+
+
+def test_a_python_that_is_too_old(checkout: Checkout) -> None:
+    checkout.python.write_text("#!/bin/sh\nexit 1\n")
+    code, _, err = checkout.run("serve")
+    assert code == 1
+    assert "3.11 or newer" in err
+
+
+def test_a_machine_without_python(checkout: Checkout, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "env", "dirname", "readlink", "sha256sum", "cut", "mkdir", "flock"):
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    checkout.environ = {"PATH": str(tools)}
+    code, _, err = checkout.run("serve")
+    assert code == 1
+    assert "no Python of 3.11 or newer found" in err
+
+
+def test_test_with_arguments_is_only_pytest(checkout: Checkout) -> None:
+    assert checkout.run("test", "tests/storage", "-q")[0] == 0
+    assert checkout.calls()[1:] == [f"pip {checkout.root}[test]", "-m pytest tests/storage -q"]
+
+
+def test_test_alone_is_everything(checkout: Checkout) -> None:
+    assert checkout.run("test")[0] == 0
+    assert checkout.calls()[2:] == [
+        "-m ruff check",
+        "-m ruff format --check",
+        "-m mypy",
+        "lint",
+        "-m coverage erase",
+        "-m coverage run -m pytest",
+        "-m coverage combine --quiet",
+        "-m coverage report",
+    ]
+
+
+def test_one_failed_check_fails_the_whole_and_the_rest_still_run(checkout: Checkout) -> None:
+    checkout.run("test", "x")
+    # From here on the stand-in fails every tool, except coverage's preparation.
+    python = checkout.root / ".venv/bin/python"
+    script = python.read_text().replace(
+        "[[ ! -e", '[[ "$*" == *erase* || "$*" == *combine* || ! -e'
+    )
+    python.write_text(script)
+    checkout.broken.touch()
+    code, _, err = checkout.run("test")
+    assert code == 1
+    assert "failed: ruff check ruff format mypy pytest coverage report" in err
+
+
+def test_the_real_files_are_executable() -> None:
+    for name in ("borzoi", ".ci/run"):
+        assert os.access(ROOT / name, os.X_OK)
+        subprocess.run(["bash", "-n", ROOT / name], check=True, timeout=10)

@@ -1,0 +1,76 @@
+"""Every module says what it is, has a telling name, and nothing names one particular machine."""
+
+import ast
+import re
+import subprocess
+import sys
+
+from tests.tidy.repository import ROOT, python_files, written_files
+
+BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
+
+# Put together here, so that this file does not hold what it looks for.
+MACHINE_PATHS = ["/" + name + "/" for name in ("work", "root", "home/[a-z]+", "Users")]
+REGISTRY_HOSTS = ["py" + "pi[.]org", "python" + "hosted[.]org", "--index" + "-url"]
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert len(python_files()) > 20
+    assert ROOT / "pyproject.toml" in written_files()
+
+
+def test_every_module_opens_with_what_it_is() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in python_files()
+        if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_no_file_has_a_name_that_says_nothing() -> None:
+    nameless = [
+        str(path.relative_to(ROOT))
+        for path in written_files()
+        if path.suffix in (".py", ".pyx") and path.stem in BANNED_NAMES
+    ]
+    assert nameless == []
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    # A path begins after a space, a quote or the like; "a/work/b" in the middle of one is fine.
+    needles = re.compile(
+        r"(?:^|(?<=[\s\"'`(=:]))(?:" + "|".join(MACHINE_PATHS) + ")|" + "|".join(REGISTRY_HOSTS),
+        re.MULTILINE,
+    )
+    found = []
+    for path in written_files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            # Captured bytes: not text, so nobody wrote a path into it.
+            continue
+        found += [f"{path.relative_to(ROOT)}: {match[0]}" for match in needles.finditer(text)]
+    assert found == []
+
+
+def test_the_needles_find_what_they_should() -> None:
+    assert re.search(MACHINE_PATHS[0], "see " + "/wo" + "rk/x")
+    assert re.search(REGISTRY_HOSTS[0], "https://py" + "pi.org/simple")
+
+
+def test_imports_point_down_only() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as check; check()",
+            "--no-cache",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
