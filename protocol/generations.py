@@ -32,6 +32,8 @@ CLASSIC: Final = Generation(
     replies={code: codec.encode_reply for code, codec in CODECS.items()},
 )
 
+GENERATIONS: Final[Mapping[str, Generation]] = {CLASSIC.name: CLASSIC}
+
 _CODES: Final[Mapping[type[Command], Code]] = {
     codec.command: Code(code) for code, codec in CODECS.items()
 }

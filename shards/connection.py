@@ -14,8 +14,13 @@ so that the next one is found where it begins, or the connection is closed.
 """
 
 import asyncio
+import os
+import socket
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fcntl import ioctl
+from termios import TIOCOUTQ
 from typing import Final, Protocol, cast
 
 from borzoi.protocol.codes import Code
@@ -28,6 +33,7 @@ from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
 # One turn of the loop carries out at most so many requests of a connection, and reads at most one
 # full window. A ping takes 10 us: without this bound a flood of them kept others waiting 400 ms.
 REQUESTS_PER_TURN_MAX: Final = 64
+C_INT: Final = struct.Struct("=i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client does not read: no further request until it does."""
         assert self._transport is not None, "only an open transport pauses"
         self._write_paused_since = self._loop.time()
-        self._unsent_bytes = self._transport.get_write_buffer_size()
+        self._unsent_bytes = unsent_bytes(self._transport)
 
     def resume_writing(self) -> None:
         """The client reads again."""
@@ -206,6 +212,25 @@ class Connection(asyncio.BufferedProtocol):
         self._release_request()
         if self._transport is not None:
             self._transport.abort()
+
+    def let_go(self) -> socket.socket | None:
+        """The socket, for another shard to serve; None unless the connection is quite idle."""
+        transport = self._transport
+        if (
+            transport is None
+            or transport.is_closing()
+            or self._busy
+            or self._kept
+            or self._drain_left
+            or self._filling is not None
+            or transport.get_write_buffer_size()
+        ):
+            return None
+        transport.pause_reading()
+        moving = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        # Closes our descriptor only: the connection lives on in the copy.
+        transport.abort()
+        return moving
 
     # What the worker calls.
 
@@ -239,11 +264,11 @@ class Connection(asyncio.BufferedProtocol):
             if now - self._closing_since > limits.write_timeout_s:
                 return "does not read its last answers"
         elif self._write_paused_since is not None:
-            unsent_bytes = transport.get_write_buffer_size()
-            if unsent_bytes < self._unsent_bytes:
+            left = unsent_bytes(transport)
+            if left < self._unsent_bytes:
                 # Slowly, but it reads.
                 self._write_paused_since = now
-            self._unsent_bytes = unsent_bytes
+            self._unsent_bytes = left
             if now - self._write_paused_since > limits.write_timeout_s:
                 return "does not read its answers"
         elif self._frame_since is not None and now - self._frame_since > limits.frame_timeout_s:
@@ -314,7 +339,8 @@ class Connection(asyncio.BufferedProtocol):
                 return True
             status = InvalidCommand.status
         else:
-            if total <= limits.control_frame_size_max:
+            # The bound of 10 MiB that clients know is one of the payload.
+            if total - REQUEST_HEADER.size <= limits.control_frame_size_max:
                 return True
             status = InvalidCommand.status
         answer = encode_response(status)
@@ -411,9 +437,11 @@ class Connection(asyncio.BufferedProtocol):
     def _take_up_after_wait(self) -> None:
         waiter, self._pool_waiter = self._pool_waiter, None
         self._go_on()
-        if waiter is not None:
+        if waiter is not None and self._pool_waiter is None:
             # What was set aside for us and is not used goes to the next.
             waiter.cancel()
+        # Otherwise we wait anew, because the room was not in one piece. To wake others now would
+        # come back to us and so on for ever: the next release wakes.
 
     def _pause_until_next_turn(self) -> None:
         self._pause()
@@ -453,3 +481,16 @@ class Connection(asyncio.BufferedProtocol):
     def _wait_for_frame(self) -> None:
         if self._frame_since is None:
             self._frame_since = self._loop.time()
+
+
+def unsent_bytes(transport: asyncio.Transport) -> int:
+    """What the peer has not taken yet, here and in the kernel.
+
+    The kernel asks for more only when a third of its buffer is free, which may be megabytes: the
+    transport's own count would make a slow reader look like one that does not read.
+    """
+    unsent = transport.get_write_buffer_size()
+    connected = transport.get_extra_info("socket")
+    if connected is not None and (fd := connected.fileno()) >= 0:
+        unsent += C_INT.unpack(ioctl(fd, TIOCOUTQ, bytes(C_INT.size)))[0]
+    return unsent

@@ -128,19 +128,21 @@ class GroupCommit:
         self._start_sync(partition)
 
     def _commit_journal(self, partition: OwnedPartition) -> None:
-        appends, partition.appends = partition.appends, []
-        for ended in appends:
-            ended(0)
         log = partition.log
         if (
             log.staged_messages >= self._journal_messages_max
             or log.staged_bytes >= self._journal_size_max
         ):
+            # Before the answers: no more than the limit is ever acknowledged from memory alone.
             try:
                 self._write(partition)
             except BrokerError:
-                # The batches were acknowledged from memory: that is what this mode means.
+                # Earlier batches were acknowledged from memory: that is what this mode means.
                 LOG.error("partition %s lost its journal", partition.target)
+                return
+        appends, partition.appends = partition.appends, []
+        for ended in appends:
+            ended(0)
 
     def _write(self, partition: OwnedPartition) -> None:
         """Write and publish; in mode fsync only write, the publication follows the sync."""

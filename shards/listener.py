@@ -23,6 +23,7 @@ from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import Limits, TcpSocket
 from borzoi.shards.connection import Connection, ConnectionLimits
 from borzoi.shards.session import Link, Session
+from borzoi.shards.worker_spec import SessionState
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -40,12 +41,16 @@ class Listener:
         clients: Clients,
         limits: Limits,
         new_session: Callable[[Link, str, Transport], Session],
+        adopt_session: Callable[[Link, SessionState], Session],
     ) -> None:
         self._loop = loop
         self._receive = receive
         self._pool = pool
         self._clients = clients
         self._new_session = new_session
+        self._adopt_session = adopt_session
+        # By address: sockets that another shard has let go of and that are about to open here.
+        self._arriving: dict[str, SessionState] = {}
         self._connections_max = limits.connections_max
         self._per_address_max = limits.connections_per_address_max
         self._limits = ConnectionLimits(
@@ -66,6 +71,18 @@ class Listener:
         self._server = await self._loop.create_server(self._accept, sock=listening, backlog=BACKLOG)
         return _bound_address(listening)
 
+    async def adopt(self, arrived: socket.socket, state: SessionState) -> None:
+        """Serve a connection that another shard has let go of."""
+        arrived.setblocking(False)
+        self._arriving[state.address] = state
+        try:
+            await self._loop.connect_accepted_socket(self._accept, arrived)
+        except OSError as error:
+            LOG.info("%s was gone before it arrived: %s", state.address, error)
+            arrived.close()
+        finally:
+            self._arriving.pop(state.address, None)
+
     def opened(self, connection: Connection, address: str) -> Session | None:
         """A session for a new connection, None when there are too many."""
         host = _host(address)
@@ -75,7 +92,11 @@ class Listener:
         if self._per_address[host] >= self._per_address_max:
             LOG.warning("refused %s: %d are open from there", address, self._per_address[host])
             return None
-        session = self._new_session(connection, address, Transport.TCP)
+        arriving = self._arriving.pop(address, None)
+        if arriving is not None:
+            session = self._adopt_session(connection, arriving)
+        else:
+            session = self._new_session(connection, address, Transport.TCP)
         self._per_address[host] += 1
         self._open[connection] = session
         self._clients.add(session)

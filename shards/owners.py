@@ -33,7 +33,7 @@ class Owners:
         peers: Peers,
         metadata: MetadataService,
     ) -> None:
-        self._shard = shard
+        self.shard = shard
         self._shard_count = shard_count
         self._partitions = partitions
         self._peers = peers
@@ -49,8 +49,8 @@ class Owners:
         done: Done,
     ) -> None:
         """Append a batch that lies at `position` of our arena, inside `buffer`."""
-        owner = shard_of(target.namespace, self._shard_count)
-        if owner == self._shard:
+        owner = self.owner(target)
+        if owner == self.shard:
             self._partitions.append(target, batch, message_count, False, done)
             return
         assert buffer is not None, "only what lies in the arena can be lent"
@@ -66,9 +66,9 @@ class Owners:
             first=message_count,
         )
 
-    def owns(self, target: Target) -> bool:
-        """Whether the partition is ours."""
-        return shard_of(target.namespace, self._shard_count) == self._shard
+    def owner(self, target: Target) -> int:
+        """The shard that owns the partition."""
+        return shard_of(target.namespace, self._shard_count)
 
     def resolve_poll(
         self,
@@ -82,8 +82,8 @@ class Owners:
         done: Done,
     ) -> None:
         """What a poll returns, decided and committed by the owner; it carries no bytes."""
-        owner = shard_of(target.namespace, self._shard_count)
-        if owner == self._shard:
+        owner = self.owner(target)
+        if owner == self.shard:
             self._partitions.resolve_poll(
                 target, strategy, value, count, consumer_kind, consumer, auto_commit, done
             )
@@ -103,10 +103,10 @@ class Owners:
 
     async def store_offset(self, target: Target, kind: int, consumer: int, offset: int) -> None:
         """Commit an offset."""
-        owner = shard_of(target.namespace, self._shard_count)
+        owner = self.owner(target)
 
         def start(done: Done) -> None:
-            if owner == self._shard:
+            if owner == self.shard:
                 self._partitions.store_offset(target, kind, consumer, offset, done)
             else:
                 self._peers.ask(
@@ -118,10 +118,10 @@ class Owners:
 
     async def get_offset(self, target: Target, kind: int, consumer: int) -> tuple[int | None, int]:
         """The committed offset, if any, and the partition's current one."""
-        owner = shard_of(target.namespace, self._shard_count)
+        owner = self.owner(target)
 
         def start(done: Done) -> None:
-            if owner == self._shard:
+            if owner == self.shard:
                 self._partitions.get_offset(target, kind, consumer, done)
             else:
                 self._peers.ask(
@@ -134,10 +134,10 @@ class Owners:
 
     async def delete_offset(self, target: Target, kind: int, consumer: int) -> None:
         """Forget a committed offset."""
-        owner = shard_of(target.namespace, self._shard_count)
+        owner = self.owner(target)
 
         def start(done: Done) -> None:
-            if owner == self._shard:
+            if owner == self.shard:
                 self._partitions.delete_offset(target, kind, consumer, done)
             else:
                 self._peers.ask(
@@ -151,10 +151,10 @@ class Owners:
 
     async def flush(self, target: Target, fsync: bool) -> None:
         """Write, and with `fsync` sync, what the owner has in memory."""
-        owner = shard_of(target.namespace, self._shard_count)
+        owner = self.owner(target)
 
         def start(done: Done) -> None:
-            if owner == self._shard:
+            if owner == self.shard:
                 self._partitions.flush(target, fsync, done)
             else:
                 self._peers.ask(

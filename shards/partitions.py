@@ -13,6 +13,7 @@ from typing import Final
 from borzoi.protocol.batch import first_stamped_offset, matching_messages, message_start
 from borzoi.protocol.errors import (
     BrokerError,
+    CannotReadPartitions,
     ConsumerOffsetNotFound,
     InvalidOffset,
     PartitionNotFound,
@@ -28,12 +29,14 @@ from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.poll_start import current_offset, poll_start
 from borzoi.shards.readers import Readers
 from borzoi.shards.target import Target
+from borzoi.shards.warm_reads import WarmReads
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.offsets import ConsumerOffsets
 from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.published import Published
+from borzoi.storage.reader import Slices
 from borzoi.storage.trash import retire_directory
 
 LOG: Final = logging.getLogger(__name__)
@@ -51,6 +54,7 @@ class Partitions:
         durability: Durability,
         commit: GroupCommit,
         readers: Readers,
+        warm_reads: WarmReads,
         *,
         consumers_max: int,
         response_size_max: int,
@@ -62,9 +66,11 @@ class Partitions:
         self._durability = durability
         self._commit = commit
         self._readers = readers
+        self._warm_reads = warm_reads
         self._consumers_max = consumers_max
         self._response_size_max = response_size_max
         self._owned: dict[int, OwnedPartition] = {}
+        self._refused: dict[int, str] = {}
         self.retired = 0
 
     def __iter__(self) -> Iterator[OwnedPartition]:
@@ -76,10 +82,16 @@ class Partitions:
         self._owned[target.namespace] = partition
         self._commit.publish(partition, log.written)
 
+    def refuse(self, target: Target, reason: str) -> None:
+        """Serve nothing of a partition whose files cannot be trusted, and overwrite nothing."""
+        self._refused[target.namespace] = reason
+
     def find(self, target: Target) -> OwnedPartition:
         """The partition, in the life that `target` means."""
         partition = self._owned.get(target.namespace)
         if partition is None:
+            if target.namespace in self._refused:
+                raise CannotReadPartitions(self._refused[target.namespace])
             partition = self._open_new(target)
         elif partition.target.birth != target.birth:
             raise PartitionNotFound(
@@ -104,10 +116,15 @@ class Partitions:
                     return
                 batch = batch[message_start(batch, stored) :]
                 message_count -= stored
+            now_us = time.time_ns() // 1000
             if self._durability is Durability.BUFFERED:
                 # The journal outlives the request, the lent buffer does not.
-                batch = memoryview(bytearray(batch))
-            partition.log.stage(batch, message_count, time.time_ns() // 1000)
+                journal = memoryview(bytearray(batch))
+                partition.log.stage(journal, message_count, now_us)
+                # Stamped like its copy: recognised if it is submitted again after our death.
+                batch[:] = journal
+            else:
+                partition.log.stage(batch, message_count, now_us)
         except BrokerError as error:
             done(error.status, 0, 0, 0)
             return
@@ -141,19 +158,46 @@ class Partitions:
                 partition.offsets.get(kind, consumer),
                 lambda timestamp: reader.find_timestamp(published, timestamp),
             )
-            current = current_offset(published)
-            if start is None:
-                done(0, 0, 0, current)
-                return
-            found = reader.read(published, start, count, self._response_size_max).message_count
-            if not auto_commit or found == 0:
-                done(0, start, found, current)
-                return
-            partition.offsets.store(kind, consumer, start + found - 1)
         except BrokerError as error:
             done(error.status, 0, 0, 0)
             return
-        partition.offset_commits.append(lambda status: done(status, start, found, current))
+        current = current_offset(published)
+        if start is None:
+            done(0, 0, 0, current)
+            return
+
+        def read(slices: Slices | None, error: BrokerError | None) -> None:
+            if slices is None:
+                done(error.status if error is not None else 0, 0, 0, current)
+            elif auto_commit and slices.message_count:
+                self._commit_poll(partition, kind, consumer, slices, current, done)
+            else:
+                done(0, slices.first_offset, slices.message_count, current)
+
+        self._warm_reads.read(reader, published, start, count, self._response_size_max, read)
+
+    def _commit_poll(
+        self,
+        partition: OwnedPartition,
+        kind: ConsumerKind,
+        consumer: int,
+        slices: Slices,
+        current: int,
+        done: Done,
+    ) -> None:
+        """Auto-commit: the last offset of a poll counts before the poll is answered."""
+        found = slices.message_count
+        if not partition.alive:
+            done(PartitionNotFound.status, 0, 0, 0)
+            return
+        try:
+            partition.offsets.store(kind, consumer, slices.first_offset + found - 1)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        partition.offset_commits.append(
+            lambda status: done(status, slices.first_offset, found, current)
+        )
         self._commit.touch(partition)
 
     def store_offset(
@@ -212,9 +256,11 @@ class Partitions:
     def apply_effects(self, effects: Effects) -> None:
         """Carry out what a metadata entry removed or purged here. Files leave by one rename."""
         for stream_id, topic_id, run in effects.removed:
+            self._forget_refused(stream_id, topic_id, run)
             for partition in self._owned_of(stream_id, topic_id, run):
                 self._end(partition, PartitionNotFound.status)
         for stream_id, topic_id, old, new in effects.purged:
+            self._forget_refused(stream_id, topic_id, old)
             for partition in self._owned_of(stream_id, topic_id, old):
                 # Appends that this turn has staged came before the purge: they are answered OK.
                 self._end(partition, 0)
@@ -254,6 +300,17 @@ class Partitions:
             directory, self._layout.trash, f"{target.birth}-{target.namespace}", self._files
         ):
             self.retired += 1
+
+    def _forget_refused(self, stream_id: int, topic_id: int, run: Run) -> None:
+        """A damaged partition that is deleted or purged makes room for a sound one."""
+        for namespace in list(self._refused):
+            stream, topic, number = unpack_namespace(namespace)
+            first = run.first_partition
+            if (stream, topic) == (stream_id, topic_id) and first <= number < first + run.count:
+                del self._refused[namespace]
+                directory = self._layout.partition(stream, topic, number)
+                name = f"refused-{run.birth}-{namespace}"
+                retire_directory(directory, self._layout.trash, name, self._files)
 
     def _begin_anew(self, target: Target) -> None:
         """After a purge: an empty first segment, as clients of the files expect to find it."""

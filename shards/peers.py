@@ -115,6 +115,10 @@ class Peers:
         """The numbers of the other shards."""
         return sorted(self._peers)
 
+    def is_away(self, shard: int) -> bool:
+        """Whether the shard has died and its successor does not serve yet."""
+        return self._peers[shard].is_away()
+
     def start(self) -> None:
         """Listen for wake-ups; what was pushed before is drained at once."""
         self._loop.add_reader(self._own_wake.fd, self._woken)

@@ -15,6 +15,7 @@ from borzoi.shards.owners import Owners
 from borzoi.shards.poll_start import current_offset, poll_start
 from borzoi.shards.readers import Readers
 from borzoi.shards.target import Target
+from borzoi.shards.warm_reads import WarmReads
 from borzoi.storage.reader import Slices
 
 Polled = Callable[[int, int, Slices | None], None]
@@ -27,9 +28,15 @@ class Polls:
     """Answers polls of this shard's connections."""
 
     def __init__(
-        self, readers: Readers, owners: Owners, durability: Durability, response_size_max: int
+        self,
+        readers: Readers,
+        owners: Owners,
+        warm_reads: WarmReads,
+        durability: Durability,
+        response_size_max: int,
     ) -> None:
         self._readers = readers
+        self._warm_reads = warm_reads
         self._owners = owners
         self._always_ask = durability is Durability.BUFFERED
         self._response_size_max = response_size_max
@@ -58,8 +65,8 @@ class Polls:
                 target, strategy, value, count, consumer_kind, consumer, auto_commit, polled
             )
             return
+        reader = self._readers.reader(target)
         try:
-            reader = self._readers.reader(target)
             start = poll_start(
                 strategy,
                 value,
@@ -68,13 +75,18 @@ class Polls:
                 None,
                 lambda timestamp: reader.find_timestamp(published, timestamp),
             )
-            slices = None
-            if start is not None:
-                slices = reader.read(published, start, count, self._response_size_max)
         except BrokerError as error:
             polled(error.status, 0, None)
             return
-        polled(0, current_offset(published), slices)
+        current = current_offset(published)
+        if start is None:
+            polled(0, current, None)
+            return
+
+        def read(slices: Slices | None, error: BrokerError | None) -> None:
+            polled(0 if error is None else error.status, current, slices)
+
+        self._warm_reads.read(reader, published, start, count, self._response_size_max, read)
 
     def _ask_owner(
         self,
@@ -91,19 +103,24 @@ class Polls:
             if status or found == 0:
                 polled(status, current, None)
                 return
-            try:
-                slices = self._read(target, start, found)
-            except BrokerError as error:
-                polled(error.status, 0, None)
+            published = self._readers.published(target.slot)
+            if published.birth != target.birth:
+                # It was purged while it was being polled.
+                polled(PartitionNotFound.status, 0, None)
                 return
-            polled(0, current, slices)
+
+            def read(slices: Slices | None, error: BrokerError | None) -> None:
+                polled(0 if error is None else error.status, current, slices)
+
+            self._warm_reads.read(
+                self._readers.reader(target),
+                published,
+                start,
+                found,
+                self._response_size_max,
+                read,
+            )
 
         self._owners.resolve_poll(
             target, strategy, value, count, consumer_kind, consumer, auto_commit, resolved
         )
-
-    def _read(self, target: Target, start: int, found: int) -> Slices:
-        published = self._readers.published(target.slot)
-        if published.birth != target.birth:
-            raise PartitionNotFound(f"{target} was purged while it was being polled")
-        return self._readers.reader(target).read(published, start, found, self._response_size_max)

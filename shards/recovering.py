@@ -6,7 +6,6 @@ log entry and its unlink resurrects nothing.
 """
 
 import logging
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import BrokerError
@@ -16,7 +15,7 @@ from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.readers import Readers
 from borzoi.shards.target import Target
-from borzoi.storage.birth import read_birth
+from borzoi.storage.birth import BirthDamaged, read_birth
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
@@ -48,17 +47,25 @@ def recover_partitions(
     readers: Readers,
     clean: CleanStop | None,
     consumers_max: int,
-    still_here: Callable[[], None],
 ) -> Recovery:
     """Open every partition of ours that has a directory, and publish it."""
     opened = removed = 0
     for found in layout.partition_directories(files):
-        namespace = pack_namespace(found.stream_id, found.topic_id, found.partition_id)
+        try:
+            namespace = pack_namespace(found.stream_id, found.topic_id, found.partition_id)
+        except ValueError as error:
+            LOG.warning("%s is left alone, it is not ours: %s", found.path, error)
+            continue
         if shard_of(namespace, shard_count) != shard:
             continue
-        still_here()
         target = _living(metadata, namespace)
-        birth = read_birth(found.path, files)
+        try:
+            birth = read_birth(found.path, files)
+        except BirthDamaged as error:
+            LOG.error("%s is not served: %s", found.path, error)
+            if target is not None:
+                partitions.refuse(target, str(error))
+            continue
         if target is None or birth != target.birth:
             LOG.info("moved %s to the trash: its birth is %s, not %s", found.path, birth, target)
             retire_directory(found.path, layout.trash, f"old-{birth}-{namespace}", files)
@@ -66,16 +73,22 @@ def recover_partitions(
             continue
         record = clean.get(namespace) if clean is not None else None
         board = readers.published(target.slot)
-        log = PartitionLog.recover(
-            found.path,
-            target.birth,
-            settings,
-            files,
-            record,
-            # After a worker's death the board still says what readers may rely on.
-            board=board if board.birth == target.birth else None,
-            open_files=open_files,
-        )
+        try:
+            log = PartitionLog.recover(
+                found.path,
+                target.birth,
+                settings,
+                files,
+                record,
+                # After a worker's death the board still says what readers may rely on.
+                board=board if board.birth == target.birth else None,
+                open_files=open_files,
+            )
+        except OSError as error:
+            # The disk cannot be read here: that is no torn tail, nothing may be cut.
+            LOG.error("%s is not served: %s", found.path, error)
+            partitions.refuse(target, str(error))
+            continue
         for line in log.recovery.report:
             LOG.warning("partition %s: %s", found.path, line)
         written = log.written

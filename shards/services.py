@@ -9,6 +9,7 @@ from borzoi.shards.describe import Describer
 from borzoi.shards.durability import Durability
 from borzoi.shards.logins import Logins
 from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.migration import Migration
 from borzoi.shards.owners import Owners
 from borzoi.shards.polls import Polls
 from borzoi.shards.sends import Sends
@@ -26,6 +27,7 @@ class Services:
     durability: Durability
     logins: Logins
     metadata: MetadataService
+    migration: Migration
     owners: Owners
     polls: Polls
     pool: MemoryPool

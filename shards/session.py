@@ -10,9 +10,10 @@ SEND_MESSAGES and POLL_MESSAGES go by callbacks, without a task; everything else
 
 import asyncio
 import logging
+import socket
 from collections.abc import Coroutine, Sequence
 from inspect import iscoroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import xxhash
 
@@ -32,8 +33,8 @@ from borzoi.protocol.errors import (
     error_for,
 )
 from borzoi.protocol.frame import OK, RESPONSE_HEADER, encode_response
-from borzoi.protocol.generations import CLASSIC, Generation
-from borzoi.protocol.identifiers import ConsumerKind, consumer_number
+from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation
+from borzoi.protocol.identifiers import ConsumerKind, Identifier, PartitionId, consumer_number
 from borzoi.protocol.responses.clients import Transport
 from borzoi.protocol.responses.polled import POLLED_HEADER, encode_polled_header
 from borzoi.protocol.send_messages import SendMessages
@@ -44,6 +45,7 @@ from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.peers import ABANDONED
 from borzoi.shards.services import Services
 from borzoi.shards.target import Target
+from borzoi.shards.worker_spec import SessionState
 from borzoi.storage.reader import Slices
 
 LOG: Final = logging.getLogger(__name__)
@@ -61,6 +63,17 @@ class Link(Protocol):
     def abandon(self) -> None:
         """End the connection without an answer: the outcome is unknown."""
 
+    def let_go(self) -> socket.socket | None:
+        """The socket, if this is a plain TCP connection with nothing in work."""
+
+
+class Named(NamedTuple):
+    """What a request about a partition says of itself: its command, and the topic it means."""
+
+    code: Code
+    stream: Identifier
+    topic: Identifier
+
 
 class Session:
     """State of one client, from connect to disconnect."""
@@ -74,6 +87,18 @@ class Session:
         self.user_id: int | None = None
         self.generation: Generation = CLASSIC
         self.knows_all_codecs = False
+        self._may_move = transport is Transport.TCP and services.migration.enabled
+        self._moves_to: int | None = None
+
+    @classmethod
+    def adopt(cls, services: Services, link: Link, state: SessionState) -> "Session":
+        """Go on with a session that another shard has begun. It does not move again."""
+        session = cls(services, link, state.address, Transport.TCP)
+        session.user_id = state.user_id
+        session.generation = GENERATIONS[state.generation]
+        session.knows_all_codecs = state.knows_all_codecs
+        session._may_move = False
+        return session
 
     @property
     def is_authenticated(self) -> bool:
@@ -166,9 +191,11 @@ class Session:
         assert position is not None
         clear_first_checksum(batch)
         # Not the command itself: a rebuilt batch in private memory must not outlive this call.
-        self._append(
-            command.message_count, target, batch, buffer, position, taken, may_retarget=True
-        )
+        if self._may_move and isinstance(command.partitioning, PartitionId):
+            owner = self._services.owners.owner(target)
+            self._moves_to = owner if owner != self._services.owners.shard else None
+        named = Named(Code.SEND_MESSAGES, command.stream, command.topic)
+        self._append(command.message_count, target, batch, buffer, position, taken, named)
 
     def _append(
         self,
@@ -178,28 +205,44 @@ class Session:
         buffer: Buffer,
         position: int,
         taken: Buffer | None,
-        *,
-        may_retarget: bool,
+        named: Named | None,
     ) -> None:
+        """`named` is given at the first attempt; at the second the answer is what it is."""
+
         def appended(status: int, _first: int, _second: int, _third: int) -> None:
-            if status == PartitionNotFound.status and may_retarget:
-                moved = self._new_life(target)
+            if status == PartitionNotFound.status and named is not None:
+                moved = self._new_life(target, named)
                 if moved is not None:
                     clear_first_checksum(batch)
-                    self._append(
-                        message_count, moved, batch, buffer, position, taken, may_retarget=False
-                    )
+                    self._append(message_count, moved, batch, buffer, position, taken, None)
                     return
             if taken is not None:
                 taken.release()
             if status == 0:
                 self._link.finish([OK])
+                if self._moves_to is not None:
+                    self._move_soon()
             elif status == ABANDONED:
                 self._link.abandon()
             else:
                 self._fail(error_for(status))
 
         self._services.owners.append(target, batch, message_count, buffer, position, appended)
+
+    def _move_soon(self) -> None:
+        # After the answer has left: the transport writes at the end of this turn.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._move)
+
+    def _move(self) -> None:
+        """Go to the shard that owns what we send to; not now if the client was faster."""
+        shard, self._moves_to = self._moves_to, None
+        if shard is None or self.user_id is None:
+            return
+        state = SessionState(
+            self.address, self.user_id, self.generation.name, self.knows_all_codecs
+        )
+        self._services.migration.hand_over(self._link, shard, state)
 
     # Polling.
 
@@ -217,16 +260,17 @@ class Session:
             raise FeatureUnavailable("polling as a member of a consumer group is not served yet")
         consumer = consumer_number(command.consumer.id)
         target = self._services.metadata.target(stream.id, topic, command.partition_id or 0)
-        self._poll(command, consumer, target, may_retarget=True)
+        named = Named(Code.POLL_MESSAGES, command.stream, command.topic)
+        self._poll(command, consumer, target, named)
 
     def _poll(
-        self, command: PollMessages, consumer: int, target: Target, *, may_retarget: bool
+        self, command: PollMessages, consumer: int, target: Target, named: Named | None
     ) -> None:
         def polled(status: int, current: int, slices: Slices | None) -> None:
-            if status == PartitionNotFound.status and may_retarget:
-                moved = self._new_life(target)
+            if status == PartitionNotFound.status and named is not None:
+                moved = self._new_life(target, named)
                 if moved is not None:
-                    self._poll(command, consumer, moved, may_retarget=False)
+                    self._poll(command, consumer, moved, None)
                     return
             if status == 0:
                 self._link.finish(_polled_parts(target.partition_id, current, slices))
@@ -247,12 +291,19 @@ class Session:
             polled,
         )
 
-    def _new_life(self, target: Target) -> Target | None:
-        """The partition that a purge put in the place of `target` meanwhile, if one did."""
-        self._services.metadata.refresh()
+    def _new_life(self, target: Target, named: Named) -> Target | None:
+        """The partition that lives now where the client meant, if `target` has ended.
+
+        Looked up by what the client said: the id of a deleted topic may be another one's by now.
+        """
+        metadata = self._services.metadata
+        state = metadata.refresh()
         try:
-            now = self._services.metadata.target_of(target.namespace)
-        except PartitionNotFound:
+            stream = state.stream(named.stream)
+            topic = stream.topic(named.topic)
+            require(state, self.user, named.code, stream.id, topic.id)
+            now = metadata.target(stream.id, topic, target.partition_id)
+        except BrokerError:
             return None
         return now if now.birth != target.birth else None
 

@@ -27,6 +27,7 @@ from typing import Final
 import msgspec
 
 from borzoi import __version__
+from borzoi.protocol.batch import LOOPS
 from borzoi.router.arena import create_arena
 from borzoi.router.board import create_board
 from borzoi.router.control import FIRST_GENERATION, ControlLayout, SharedControl, create_control
@@ -239,13 +240,14 @@ class Supervisor:
         self._write_current_config()
         LOG.info(
             "borzoi %s serves TCP on %s with %d shards on CPUs %s, durability %s, data in %s,"
-            " plain Python loops; ready after %.2f s",
+            " %s loops; ready after %.2f s",
             __version__,
             self._tcp_address,
             len(self._workers),
             ", ".join("any" if one.cpu is None else str(one.cpu) for one in self._placement.cpus),
             self._config.system.partition.durability,
             self._layout.root,
+            LOOPS,
             time.monotonic() - began,
         )
 
@@ -307,8 +309,12 @@ class Supervisor:
         def closed(_reason: ChannelClosed | BadMessage) -> None:
             """The pidfd tells of the death; there is nothing to do here."""
 
-        def took(payload: bytes, _fds: list[int]) -> None:
-            self._take_event(worker, msgspec.json.decode(payload, type=Event))
+        def took(payload: bytes, fds: list[int]) -> None:
+            event = msgspec.json.decode(payload, type=Event)
+            if event.event == "hand_over":
+                self._pass_on(event, fds)
+            else:
+                self._take_event(worker, event)
 
         return FdChannel(self._loop, ours, took, closed)
 
@@ -332,6 +338,14 @@ class Supervisor:
             self._fail()
         else:
             worker.events.put_nowait(event)
+
+    def _pass_on(self, event: Event, fds: list[int]) -> None:
+        """A client's socket on its way to another shard; a dead one lets go of it."""
+        target = self._workers[event.shard]
+        if target.process is not None:
+            self._order(target, Order("adopt", session=event.session), tuple(fds))
+        for fd in fds:
+            os.close(fd)
 
     def _order(self, worker: WorkerProcess, order: Order, fds: tuple[int, ...] = ()) -> bool:
         assert worker.channel is not None

@@ -57,6 +57,7 @@ from borzoi.shards.metadata.follower import MetadataCopy, open_copy
 from borzoi.shards.metadata.writer import MetadataWriter, open_writer
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.metadata_writing import METADATA_SHARD, MetadataWriting, RemoteProposer
+from borzoi.shards.migration import Migration
 from borzoi.shards.owned_partition import Ended
 from borzoi.shards.owners import Owners
 from borzoi.shards.partitions import Partitions
@@ -71,6 +72,7 @@ from borzoi.shards.session import Link as SessionLink
 from borzoi.shards.session import Session
 from borzoi.shards.statistics import Statistics
 from borzoi.shards.tasks import Tasks
+from borzoi.shards.warm_reads import WarmReads
 from borzoi.shards.worker_spec import (
     BROKEN,
     CANNOT_BOOT,
@@ -182,6 +184,7 @@ class Worker:
             journal_messages_max=system.partition.messages_required_to_save,
             journal_size_max=system.partition.size_of_messages_required_to_save,
         )
+        self._warm_reads = WarmReads(loop, self._disk, self._files)
         self._partitions = Partitions(
             self._layout,
             self._files,
@@ -190,6 +193,7 @@ class Worker:
             self._durability,
             self._commit,
             self._readers,
+            self._warm_reads,
             consumers_max=config.limits.consumers_per_partition_max,
             response_size_max=config.limits.response_size_max,
         )
@@ -304,9 +308,18 @@ class Worker:
             durability=self._durability,
             logins=Logins(self._metadata, self._hashing),
             metadata=self._metadata,
+            migration=Migration(
+                self._peers,
+                config.tcp.socket_migration,
+                lambda event, fds: self._channel.send(msgspec.json.encode(event), fds),
+            ),
             owners=self._owners,
             polls=Polls(
-                self._readers, self._owners, self._durability, config.limits.response_size_max
+                self._readers,
+                self._owners,
+                self._warm_reads,
+                self._durability,
+                config.limits.response_size_max,
             ),
             pool=self._pool,
             sends=self._sends,
@@ -316,7 +329,13 @@ class Worker:
             tasks=self._tasks,
         )
         self._listener = Listener(
-            self._loop, self._receive, self._pool, self._clients, config.limits, self._new_session
+            self._loop,
+            self._receive,
+            self._pool,
+            self._clients,
+            config.limits,
+            self._new_session,
+            lambda link, state: Session.adopt(self._services, link, state),
         )
 
     def _recover(self) -> None:
@@ -341,7 +360,6 @@ class Worker:
             self._readers,
             clean,
             self._config.limits.consumers_per_partition_max,
-            lambda: None,
         )
         LOG.info(
             "recovered %d partitions in %.3f s, %d old directories went to the trash",
@@ -393,6 +411,10 @@ class Worker:
             self._stop_ordered.set()
         elif order.order == "replace_peer":
             self._replace_peer(order, fds)
+        elif order.order == "adopt":
+            assert order.session is not None
+            arrived = socket.socket(fileno=fds[0])
+            self._tasks.start(self._listener.adopt(arrived, order.session))
         else:
             self._orders.put_nowait(order)
 

@@ -4,9 +4,11 @@ The specification lies in a memfd whose number is the worker's only argument: it
 root password of a first boot, which must not be seen in a process list. Descriptors are passed
 by inheritance under the numbers it names.
 
-    supervisor -> worker   recover, listen(address), replace_peer(shard, generation) + 2 fds, stop
+    supervisor -> worker   recover, listen(address), replace_peer(shard, generation) + 2 fds,
+                           adopt(session) + 1 fd, stop
     worker -> supervisor   metadata_ready(root_created), recovered, listening(address),
-                           peer_replaced(shard, generation), cannot_boot(reason)
+                           peer_replaced(shard, generation), cannot_boot(reason),
+                           hand_over(shard, session) + 1 fd, passed on as adopt
 """
 
 import os
@@ -60,6 +62,15 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
         return (*single, *self.control_fds, *self.arena_fds, *self.wake_fds)
 
 
+class SessionState(msgspec.Struct, frozen=True):
+    """What goes along with a socket that moves to another shard."""
+
+    address: str
+    user_id: int
+    generation: str
+    knows_all_codecs: bool
+
+
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     """From the supervisor."""
 
@@ -67,6 +78,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     address: str = ""
     shard: int = -1
     generation: int = 0
+    session: SessionState | None = None
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,6 +90,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     generation: int = 0
     reason: str = ""
     root_created: bool = False
+    session: SessionState | None = None
 
 
 def write_spec(spec: WorkerSpec) -> int:

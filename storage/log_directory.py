@@ -34,6 +34,7 @@ class LogDirectory:
         self.exists = exists
         # Counts the names made: one that appears while a sync runs must not count as synced.
         self.creations = 0
+        self._active = -1, "", ""  # names of the segment appended to last: spares making them
 
     def make(self, birth: int) -> None:
         """Make the directory, unless it is there, and say whose life it holds. Not durable."""
@@ -57,10 +58,13 @@ class LogDirectory:
         if not part.buffers:
             return
         segment = part.start.segment
+        if self._active[0] != segment:
+            self._active = segment, log_path(self.path, segment), index_path(self.path, segment)
+        _, log, index = self._active
         # The log first: an entry of the index always stands for bytes that are there.
-        with self.open.use(log_path(self.path, segment)) as fd:
+        with self.open.use(log) as fd:
             self.files.write_all(fd, part.buffers, part.start.position)
-        with self.open.use(index_path(self.path, segment)) as fd:
+        with self.open.use(index) as fd:
             self.files.write_all(fd, [part.index_entries], part.start.index_size)
 
     def cut(self, end: LogEnd) -> None:

@@ -30,6 +30,7 @@ _libc.mmap.argtypes = (
     ctypes.c_int64,
 )
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 
 
@@ -46,6 +47,7 @@ class MappedWindow:
         # Every slice keeps `memory` alive. Not at exit: a thread may still read by then.
         weakref.finalize(memory, _libc.munmap, address, size).atexit = False
         self.view = memoryview(memory).cast("B").toreadonly()
+        self.address = address
 
 
 class WindowCache:
@@ -59,25 +61,42 @@ class WindowCache:
         assert windows_max >= 1
         self._windows_max = windows_max
         self.window_size = window_size
-        self._views: OrderedDict[tuple[FileIdentity, int], memoryview] = OrderedDict()
+        self._windows: OrderedDict[tuple[FileIdentity, int], MappedWindow] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._views)
+        return len(self._windows)
 
     def get(self, file: FileIdentity, number: int) -> memoryview | None:
         """The window of this number, if it is mapped."""
-        view = self._views.get((file, number))
-        if view is not None:
-            self._views.move_to_end((file, number))
-        return view
+        window = self._windows.get((file, number))
+        if window is None:
+            return None
+        self._windows.move_to_end((file, number))
+        return window.view
+
+    def is_cold(self, file: FileIdentity, number: int, start: int, end: int) -> bool:
+        """Whether touching these bytes of a mapped window would wait for the disk."""
+        window = self._windows.get((file, number))
+        return window is not None and is_cold(window.address + start, end - start)
 
     def map(self, file: FileIdentity, number: int, fd: int) -> memoryview:
         """Map a window; the caller has made sure that `fd` is this file."""
-        view = MappedWindow(fd, number * self.window_size, self.window_size).view
-        self._views[file, number] = view
-        while len(self._views) > self._windows_max:
-            self._views.popitem(last=False)
-        return view
+        window = MappedWindow(fd, number * self.window_size, self.window_size)
+        self._windows[file, number] = window
+        while len(self._windows) > self._windows_max:
+            self._windows.popitem(last=False)
+        return window.view
 
     def clear(self) -> None:
-        self._views.clear()
+        self._windows.clear()
+
+
+def is_cold(address: int, length: int) -> bool:
+    """Whether a page of this mapped range is not in the page cache (mincore)."""
+    first = address & -mmap.PAGESIZE
+    pages = -(-(address + length - first) // mmap.PAGESIZE)
+    present = ctypes.create_string_buffer(pages)
+    if _libc.mincore(first, pages * mmap.PAGESIZE, present) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mincore: {os.strerror(number)}")
+    return b"\0" in present.raw

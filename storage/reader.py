@@ -13,7 +13,7 @@ One thread of control uses a reader.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from borzoi.protocol.batch import scan_log
 from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum
@@ -22,10 +22,28 @@ from borzoi.storage.files import Files
 from borzoi.storage.layout import LOG_SUFFIX, segment_first_offsets
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.published import Published
-from borzoi.storage.segment_view import ReadOnlyFiles, SegmentView, Stale, ends_in
+from borzoi.storage.segment_view import (
+    ColdRange,
+    ReadOnlyFiles,
+    SegmentView,
+    Stale,
+    ends_in,
+)
 from borzoi.storage.verified import VerifiedOffsets
 
 T = TypeVar("T")
+
+
+# What was written lately is in memory: asking the kernel about it is not worth a call.
+RECENT_SIZE: Final = 64 * 1024 * 1024
+
+
+class Cold(Exception):
+    """Bytes that are wanted are not in memory; read them once, then ask again."""
+
+    def __init__(self, cold: ColdRange) -> None:
+        super().__init__(f"{cold.path}: bytes {cold.start} to {cold.end}")
+        self.range = cold
 
 
 class Slices(NamedTuple):
@@ -55,16 +73,27 @@ class PartitionReader:
         self._known: Published | None = None
         self._segments: list[SegmentView] = []
         self._verified = VerifiedOffsets()
+        self._may_wait = True
 
-    def read(self, published: Published, first_offset: int, count: int, bytes_max: int) -> Slices:
+    def read(
+        self,
+        published: Published,
+        first_offset: int,
+        count: int,
+        bytes_max: int,
+        *,
+        may_wait: bool = True,
+    ) -> Slices:
         """Up to `count` messages from `first_offset` on, raised to the oldest there is.
 
         At least one if there is any, even if it is larger than `bytes_max`. Ends early before
-        a damaged message; InvalidMessageChecksum if that is the first one wanted.
+        a damaged message; InvalidMessageChecksum if that is the first one wanted. Unless it
+        `may_wait` for the disk, it raises Cold for bytes that are not in memory.
         """
         nothing = Slices([], 0, first_offset, 0)
         if count <= 0 or first_offset >= published.next_offset:
             return nothing
+        self._may_wait = may_wait
         return self._attempt(
             published, lambda: self._read(published, first_offset, count, bytes_max), nothing
         )
@@ -215,6 +244,10 @@ class PartitionReader:
             count, end = 1, segment.end_of(number)
         if not segment.has_bytes(start, end):
             return self._damaged(segment, offset, published, is_first)
+        if not self._may_wait and not _is_recent(segment, start, published):
+            cold = segment.log.cold_range(start, end)
+            if cold is not None:
+                raise Cold(cold)
         views = segment.log.views(start, end)
         if self._is_trusted(published, offset, offset + count):
             return Slices(views, count, offset, end - start)
@@ -267,3 +300,12 @@ class PartitionReader:
         segment = segments[number]
         within = bisect_left(range(segment.message_count), timestamp, key=segment.timestamp_of)
         return segment.first_offset + within
+
+
+def _is_recent(segment: SegmentView, start: int, published: Published) -> bool:
+    """Whether these bytes were written by this run, not long ago."""
+    return (
+        segment.first_offset == published.active_segment
+        and segment.first_offset >= published.trusted_from
+        and start >= published.end_position - RECENT_SIZE
+    )

@@ -33,7 +33,7 @@ class LogEnd(NamedTuple):
     segment: int  # first offset of the active segment
     position: int  # bytes in it
     next_offset: int
-    last_timestamp: int  # of the whole log: what comes next is not older
+    last_timestamp: int  # of all messages seen: what comes next is not older
     first_timestamp: int  # of the active segment, 0 while it is empty
 
     @property

@@ -7,7 +7,7 @@ and the reader starts again.
 
 import os
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE
 from borzoi.storage.files import FileIdentity, Files
@@ -20,6 +20,14 @@ TIMESTAMP: Final = struct.Struct("<8xQ")
 
 class Stale(Exception):
     """The files are not the ones the reader knew, or not what was published."""
+
+
+class ColdRange(NamedTuple):
+    """Bytes of a file that are not in the page cache."""
+
+    path: str
+    start: int
+    end: int
 
 
 class ReadOnlyFiles:
@@ -71,6 +79,20 @@ class MappedFile:
             found.append(self.window(number)[within : within + step])
             start += step
         return found
+
+    def cold_range(self, start: int, end: int) -> "ColdRange | None":
+        """The bytes themselves, if reading them through the map would wait for the disk."""
+        assert self._identity is not None, "the size comes first"
+        window_size = self._access.windows.window_size
+        at = start
+        while at < end:
+            number, within = divmod(at, window_size)
+            step = min(end - at, window_size - within)
+            self.window(number)
+            if self._access.windows.is_cold(self._identity, number, within, within + step):
+                return ColdRange(self.path, start, end)
+            at += step
+        return None
 
     def _map(self, identity: FileIdentity, number: int) -> memoryview:
         files = self._access.files

@@ -140,6 +140,6 @@ def wait_for(condition: Callable[[], Found], timeout_s: float = 10.0) -> Found:
 
 def _lives(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

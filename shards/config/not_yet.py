@@ -15,7 +15,6 @@ NOT_YET: Final[dict[str, str]] = {
     "consumer_group": "group rebalancing waits for nobody yet",
     "data_maintenance": "no message is expired or cleaned up yet",
     "http": "the HTTP API is not served yet",
-    "tcp.socket_migration": "connections stay on the shard that accepted them",
     "tcp.ipv6": "the family follows the address",
     "tcp.tls": "TLS is not served yet, TCP stays in clear text",
     "quic": "QUIC is not served yet",

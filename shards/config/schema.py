@@ -387,7 +387,7 @@ class Limits(Table, frozen=True, kw_only=True):
     """Bounds that the 0.8.0 server does not have or does not let anybody set (ours).
 
     frame_size_max               a SEND_MESSAGES frame
-    control_frame_size_max       any other frame of a logged-in client
+    control_frame_size_max       the payload of any other frame of a logged-in client
     frame_size_max_before_login  any frame before the login
     response_size_max            the answer to one poll
     connections_max              open connections of one shard

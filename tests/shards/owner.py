@@ -13,6 +13,7 @@ from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.readers import Readers
 from borzoi.shards.target import Target
+from borzoi.shards.warm_reads import WarmReads
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.mapped import WindowCache
@@ -73,6 +74,7 @@ class Owner:
             self.durability,
             self.commit,
             self.readers,
+            WarmReads(self.loop.as_loop, self.disk, self.files),
             consumers_max=CONSUMERS_MAX,
             response_size_max=RESPONSE_SIZE_MAX,
         )

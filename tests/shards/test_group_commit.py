@@ -353,3 +353,28 @@ def test_a_poll_makes_the_owner_write_its_journal_first(new_owner: NewOwner) -> 
     )
     assert told == [(0, 0, 2, 1)]
     assert owner.visible() == [b"a", b"b"]
+
+
+def test_the_batch_that_fills_the_journal_is_answered_after_the_write(new_owner: NewOwner) -> None:
+    owner = new_owner(Durability.BUFFERED)
+    seen: list[int] = []
+    for _ in range(JOURNAL_MESSAGES_MAX):
+        owner.partitions.append(
+            TARGET, batch_of(b"x"), 1, False, lambda *_results: seen.append(len(owner.visible()))
+        )
+        owner.loop.settle()
+    assert seen == [0] * (JOURNAL_MESSAGES_MAX - 1) + [JOURNAL_MESSAGES_MAX]
+
+
+def test_a_full_disk_fails_the_batch_that_would_have_filled_the_journal(
+    new_owner: NewOwner,
+) -> None:
+    owner = new_owner(Durability.BUFFERED)
+    owner.files.fail("pwritev", errno.ENOSPC)
+    acknowledged = owner.send(b"in memory")
+    owner.loop.settle()
+    refused = owner.send(*[b"x"] * JOURNAL_MESSAGES_MAX)
+    owner.loop.settle()
+    assert acknowledged == [0]
+    assert refused == [CannotSaveMessagesToSegment.status]
+    assert owner.visible() == []

@@ -10,7 +10,7 @@ from borzoi.protocol.errors import PartitionNotFound
 from borzoi.shards.durability import Durability
 from borzoi.shards.metadata.effects import Effects, RunPurged, RunRemoved
 from borzoi.shards.metadata.state import Run
-from tests.shards.owner import TARGET, Owner, Statuses, batch_of
+from tests.shards.owner import JOURNAL_MESSAGES_MAX, TARGET, Owner, Statuses, batch_of
 
 PAYLOADS = [b"one" * 10, b"two" * 20, b"three" * 5, b"four" * 8]
 
@@ -166,6 +166,19 @@ def test_a_stored_batch_in_mode_fsync_is_acknowledged_after_a_sync(new_owner: Ne
     assert statuses == []
     finish(owner)
     assert statuses == [0]
+
+
+def test_mode_buffered_recognises_a_batch_that_reached_the_file(new_owner: NewOwner) -> None:
+    owner = new_owner(Durability.BUFFERED)
+    payloads = [b"%d" % number for number in range(JOURNAL_MESSAGES_MAX)]
+    batch = batch_of(*payloads)
+    owner.append(batch, len(payloads), Statuses())
+    finish(owner)
+    assert owner.visible() == payloads
+    owner.succeed()
+    assert submit_again(owner, batch, len(payloads)) == [0]
+    owner.partitions.flush_journals()
+    assert owner.visible() == payloads
 
 
 def test_another_life_is_not_found(owner: Owner) -> None:

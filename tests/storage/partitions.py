@@ -41,6 +41,13 @@ def payloads_in(slices: Slices) -> list[bytes]:
     return found
 
 
+def overwrite(path: Path, data: bytes) -> None:
+    """Give a file this content, in place: emptied first, it would be flushed to the disk."""
+    with path.open("r+b") as file:
+        file.write(data)
+        file.truncate()
+
+
 class Partition:
     """A log and a reader over one directory, and the clock."""
 

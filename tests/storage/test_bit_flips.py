@@ -11,7 +11,7 @@ import pytest
 from borzoi.protocol.errors import InvalidMessageChecksum
 from borzoi.storage.birth import BirthDamaged, read_birth
 from borzoi.storage.files import Files
-from tests.storage.partitions import BIRTH, Partition
+from tests.storage.partitions import BIRTH, Partition, overwrite
 
 SEALED = [b"seal%d" % number for number in range(3)]
 ACTIVE = [b"open%d" % number for number in range(3)]
@@ -69,7 +69,7 @@ def test_flips_in_a_log_after_a_clean_stop(tmp_path: Path, first_offset: int) ->
     clean = partition.log.clean_partition(0)
     path = partition.log_file(first_offset)
     for byte, data in flips(path):
-        path.write_bytes(data)
+        overwrite(path, data)
         assert partition.reopen(clean) == []
         hit = first_offset + byte // MESSAGE_SIZE
         assert check_each(partition) == ALL - {hit}
@@ -83,7 +83,7 @@ def test_flips_in_an_index_after_a_clean_stop(tmp_path: Path, first_offset: int)
     path = partition.index_file(first_offset)
     whole = path.read_bytes()
     for byte, data in flips(path):
-        path.write_bytes(data)
+        overwrite(path, data)
         partition.reopen(clean)
         # An end that is wrong spoils the message it belongs to and the one that begins there.
         hit = first_offset + byte // 16
@@ -108,8 +108,8 @@ def test_flips_in_the_active_log_after_a_crash(tmp_path: Path, with_point: bool)
     path = partition.log_file(FIRST)
     index = partition.index_file(FIRST).read_bytes()
     for byte, data in flips(path):
-        path.write_bytes(data)
-        partition.index_file(FIRST).write_bytes(index)
+        overwrite(path, data)
+        overwrite(partition.index_file(FIRST), index)
         report = partition.reopen()
         hit = FIRST + byte // MESSAGE_SIZE
         if with_point:
@@ -128,7 +128,7 @@ def test_flips_in_the_active_index_after_a_crash(tmp_path: Path, with_point: boo
     path = partition.index_file(FIRST)
     whole = path.read_bytes()
     for byte, data in flips(path):
-        path.write_bytes(data)
+        overwrite(path, data)
         partition.reopen()
         found = check_each(partition)
         if with_point:
@@ -145,7 +145,7 @@ def test_flips_in_a_log_whose_index_is_lost(tmp_path: Path) -> None:
     partition = two_segments(tmp_path)
     path = partition.log_file(0)
     for byte, data in flips(path):
-        path.write_bytes(data)
+        overwrite(path, data)
         partition.index_file(0).unlink()
         report = partition.reopen()
         hit = byte // MESSAGE_SIZE
@@ -158,7 +158,7 @@ def test_flips_in_the_recovery_point_make_it_none(tmp_path: Path) -> None:
     partition = two_segments(tmp_path)
     partition.log.save_recovery_point()
     for _, data in flips(partition.path("recovery-point")):
-        partition.path("recovery-point").write_bytes(data)
+        overwrite(partition.path("recovery-point"), data)
         partition.reopen()
         assert partition.log.recovery.scanned_bytes == partition.log_file(FIRST).stat().st_size
         assert check_each(partition) == ALL
@@ -169,10 +169,10 @@ def test_flips_in_the_birth_never_give_another_birth(tmp_path: Path) -> None:
     partition = two_segments(tmp_path)
     versions = flips(partition.path("birth"))
     for _, data in versions:
-        partition.path("birth").write_bytes(data)
+        overwrite(partition.path("birth"), data)
         with pytest.raises(BirthDamaged):
             read_birth(partition.directory, Files())
     partition.log.save_recovery_point()
     for _, data in versions:
-        partition.path("birth").write_bytes(data)
+        overwrite(partition.path("birth"), data)
         assert read_birth(partition.directory, Files()) == BIRTH

@@ -1,4 +1,4 @@
-"""Crash at every call of a run that appends, rolls, syncs, deletes and purges."""
+"""Crash at every call of a run that appends, rolls, syncs and purges."""
 
 import shutil
 from dataclasses import dataclass

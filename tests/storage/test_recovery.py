@@ -11,7 +11,7 @@ from borzoi.storage.files import Files
 from borzoi.storage.recovery import is_sound_index
 from borzoi.storage.scan import CHUNK_SIZE
 from tests.storage.faults import FailingFiles
-from tests.storage.partitions import BIRTH, Partition
+from tests.storage.partitions import BIRTH, Partition, overwrite
 
 LAST_BATCH = [b"a" * 400, b"b" * 350, b"c" * 300]
 
@@ -47,8 +47,8 @@ def test_a_log_cut_at_every_byte_of_its_last_batch(tmp_path: Path) -> None:
         ends.append(ends[-1] + 64 + len(payload))
     assert ends[-1] == len(whole)
     for size in range(ends[2], len(whole) + 1):
-        partition.log_file().write_bytes(whole[:size])
-        partition.index_file().write_bytes(index)
+        overwrite(partition.log_file(), whole[:size])
+        overwrite(partition.index_file(), index)
         partition.reopen()
         complete = max(number for number, end in enumerate(ends) if end <= size)
         assert partition.read() == expected[:complete]
@@ -63,7 +63,7 @@ def test_an_index_cut_at_every_byte_of_its_last_entries(tmp_path: Path) -> None:
     partition = filled(tmp_path)
     index = partition.index_file().read_bytes()
     for size in range(len(index) + 1):
-        partition.index_file().write_bytes(index[:size])
+        overwrite(partition.index_file(), index[:size])
         partition.reopen()
         assert partition.index_file().read_bytes() == index
         assert partition.read() == [b"first", b"second", *LAST_BATCH]

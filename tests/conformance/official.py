@@ -1,0 +1,101 @@
+"""The official client, unmodified, over any transport that the broker offers.
+
+Every test of this folder takes the transport as a parameter. A transport that is new to the
+broker is one more line in TRANSPORTS; nothing else changes here.
+"""
+
+import tomllib
+from typing import Final, NamedTuple
+
+from apache_iggy import IggyClient, PollingStrategy, ReceiveMessage, SendMessage
+
+from tests.broker import BrokerProcess
+
+TRANSPORTS: Final = {"tcp": "iggy+tcp"}
+"""Name of the transport, which is also its table in the configuration, and its URL scheme."""
+
+# The client waits this long before it dials a second time; its own default is five seconds.
+QUICK_RECONNECT: Final = "reestablish_after=50ms&reconnection_interval=50ms"
+POLL_COUNT: Final = 1000
+
+
+class Received(NamedTuple):
+    """Everything the client tells about a message."""
+
+    offset: int
+    payload: bytes
+    id: int
+    timestamp: int
+    checksum: int
+
+
+def address_of(broker: BrokerProcess, transport: str) -> str:
+    """Where the broker really listens, as it says itself."""
+    config = tomllib.loads((broker.data / "runtime" / "current_config.toml").read_text())
+    address = config[transport]["address"]
+    assert isinstance(address, str)
+    return address
+
+
+def client_for(broker: BrokerProcess, transport: str, credentials: str = "iggy:iggy") -> IggyClient:
+    """A client that will log in by itself, also after a reconnect; not connected yet."""
+    scheme = TRANSPORTS[transport]
+    where = address_of(broker, transport)
+    return IggyClient.from_connection_string(f"{scheme}://{credentials}@{where}?{QUICK_RECONNECT}")
+
+
+async def connected(broker: BrokerProcess, transport: str) -> IggyClient:
+    """A client that is logged in."""
+    client = client_for(broker, transport)
+    await client.connect()
+    return client
+
+
+async def new_topic(client: IggyClient, name: str, partitions_count: int = 1) -> str:
+    """A stream with a topic of the same name."""
+    await client.create_stream(name)
+    await client.create_topic(name, name, partitions_count)
+    return name
+
+
+async def send(client: IggyClient, topic: str, partition_id: int, *payloads: bytes | str) -> None:
+    """One batch."""
+    await client.send_messages(
+        topic, topic, partition_id, [SendMessage(payload) for payload in payloads]
+    )
+
+
+async def poll(
+    client: IggyClient,
+    topic: str,
+    partition_id: int,
+    strategy: PollingStrategy,
+    count: int = POLL_COUNT,
+    *,
+    auto_commit: bool = False,
+) -> list[Received]:
+    """One poll."""
+    messages = await client.poll_messages(topic, topic, partition_id, strategy, count, auto_commit)
+    assert all(message.partition_id() == partition_id for message in messages)
+    return [_received(message) for message in messages]
+
+
+async def payloads(
+    client: IggyClient,
+    topic: str,
+    strategy: PollingStrategy,
+    count: int = POLL_COUNT,
+    *,
+    auto_commit: bool = False,
+) -> list[bytes]:
+    """The payloads of one poll of partition 0."""
+    messages = await poll(client, topic, 0, strategy, count, auto_commit=auto_commit)
+    return [message.payload for message in messages]
+
+
+def _received(message: ReceiveMessage) -> Received:
+    payload = message.payload()
+    assert message.length() == len(payload)
+    return Received(
+        message.offset(), payload, message.id(), message.timestamp(), message.checksum()
+    )

@@ -1,0 +1,76 @@
+"""One broker for all tests of this folder that neither stop nor configure it."""
+
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from borzoi.protocol.commands.streams import CreateStream, DeleteStream
+from borzoi.protocol.commands.system import Ping
+from tests.broker import BrokerProcess
+from tests.integration.wire import TWO_SHARDS, Wire, topic_of
+
+
+@pytest.fixture(scope="package")
+def standing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with two shards; at the end it must be as healthy as at the beginning."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("integration") / "data", TWO_SHARDS)
+    broker.start()
+    workers = broker.workers()
+    yield broker
+    survivors = broker.workers()
+    code = broker.stop()
+    assert survivors == workers, broker.output()
+    assert code == 0
+    assert "fault of ours" not in broker.output()
+    # Large messages were sent, and pytest keeps the directories of several runs.
+    shutil.rmtree(broker.data)
+
+
+@pytest.fixture(autouse=True)
+def _no_connection_left() -> Iterator[None]:
+    """A test that fails must not leave connections to the next one."""
+    yield
+    for connection in Wire.opened:
+        connection.close()
+    Wire.opened.clear()
+
+
+@pytest.fixture(scope="package")
+def _kept(standing_broker: BrokerProcess) -> Iterator[list[Wire]]:
+    kept: list[Wire] = []
+    yield kept
+    for connection in kept:
+        connection.close()
+
+
+@pytest.fixture
+def wire(standing_broker: BrokerProcess, _kept: list[Wire]) -> Iterator[Wire]:
+    """A connection that is logged in as root.
+
+    It goes from test to test, because a login costs more than most tests do. Each has to leave it
+    in step: whatever was refused, the next request is answered.
+    """
+    connection = _kept.pop() if _kept else Wire(standing_broker)
+    yield connection
+    assert connection.status(Ping()) == 0
+    Wire.opened = [one for one in Wire.opened if one is not connection]
+    _kept.append(connection)
+
+
+@pytest.fixture
+def stream(wire: Wire, request: pytest.FixtureRequest) -> Iterator[str]:
+    """An empty stream of this test alone."""
+    _, _, test = request.node.nodeid.rpartition("/")
+    name = re.sub(r"[^a-z0-9]+", "-", test)[:255]
+    wire.ask(CreateStream(name))
+    yield name
+    wire.status(DeleteStream(name))
+
+
+@pytest.fixture
+def topic(wire: Wire, stream: str) -> str:
+    """A topic of one partition, with the name of its stream."""
+    wire.ask(topic_of(stream))
+    return stream

@@ -1,0 +1,197 @@
+"""What a started broker is: its processes, its files, what it says, and how it ends."""
+
+import os
+import re
+import socket
+import stat
+import time
+import tomllib
+from pathlib import Path
+
+import psutil
+import pytest
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.errors import Disconnected
+from borzoi.protocol.frame import encode_request
+from tests.broker import BrokerProcess, wait_for
+from tests.conftest import NewBroker
+from tests.integration.launching import run_to_its_end
+from tests.integration.wire import TWO_SHARDS, Wire, topic_of
+
+IDLE_MEMORY_MAX = 200 * 1000 * 1000
+IDLE_WINDOW_S = 3.0
+IDLE_CPU_MAX = 0.03
+STOP_MAX_S = 5.0
+
+
+def processes_of(broker: BrokerProcess) -> list[psutil.Process]:
+    return [psutil.Process(pid) for pid in (broker.pid, *broker.workers().values())]
+
+
+def cpu_seconds(processes: list[psutil.Process]) -> float:
+    times = [process.cpu_times() for process in processes]
+    return float(sum(one.user + one.system for one in times))
+
+
+def test_two_workers_on_two_cores(standing_broker: BrokerProcess) -> None:
+    workers = standing_broker.workers()
+    assert sorted(workers) == [0, 1]
+    cores = [os.sched_getaffinity(pid) for pid in workers.values()]
+    assert [len(one) for one in cores] == [1, 1]
+    assert cores[0] != cores[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cpu_allocation", "shards"), [("1", 1), ("all", len(os.sched_getaffinity(0)))]
+)
+def test_as_many_shards_as_configured(
+    new_broker: NewBroker, cpu_allocation: str, shards: int
+) -> None:
+    broker = new_broker(IGGY_SYSTEM_SHARDING_CPU_ALLOCATION=cpu_allocation)
+    assert sorted(broker.workers()) == list(range(shards))
+    cores = [os.sched_getaffinity(pid) for pid in broker.workers().values()]
+    assert len(set.union(*cores)) == shards
+    wait_for(lambda: f" with {shards} shards " in broker.output())
+    wire = Wire(broker)
+    wire.ask(CreateStream("s"))
+    wire.ask(topic_of("t", 8, stream="s"))
+    for partition_id in range(8):
+        assert wire.send("t", partition_id, b"x", stream="s") == 0
+        polled = wire.poll("t", partition_id, stream="s")
+        assert [message.payload for message in polled.messages] == [b"x"]
+
+
+def test_it_says_where_it_serves(standing_broker: BrokerProcess) -> None:
+    # It is ready a moment before it says so.
+    wait_for(lambda: " serves TCP " in standing_broker.output())
+    (line,) = [line for line in standing_broker.output().splitlines() if " serves TCP " in line]
+    assert f"TCP on {standing_broker.address} " in line
+    assert " 2 shards " in line
+    assert "durability written" in line
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z  INFO supervisor ", line)
+    log = standing_broker.data / "logs" / "iggy-server.log"
+    assert line in log.read_text().splitlines()
+
+
+def test_the_real_port_is_in_the_current_config(standing_broker: BrokerProcess) -> None:
+    config = tomllib.loads((standing_broker.data / "runtime/current_config.toml").read_text())
+    host, _, port = config["tcp"]["address"].rpartition(":")
+    assert host == "127.0.0.1"
+    assert int(port) > 0
+    assert config["system"]["path"] == str(standing_broker.data)
+    with socket.create_connection((host, int(port)), 5):
+        pass
+
+
+def test_directories(standing_broker: BrokerProcess, wire: Wire, topic: str) -> None:
+    assert wire.send(topic, 0, b"x") == 0
+    data = standing_broker.data
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    for file in ("info.json", "state.messages"):
+        assert (data / file).is_file()
+    for directory in ("backup", "logs", "runtime", "streams"):
+        assert (data / directory).is_dir()
+    (segment,) = data.glob("streams/*/topics/*/partitions/0/" + "0" * 20 + ".log")
+    assert segment.with_suffix(".index").stat().st_size == 16
+    readable_by_others = [
+        path for path in data.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077
+    ]
+    assert readable_by_others == []
+
+
+@pytest.mark.slow
+def test_an_idle_broker_takes_little_memory_and_no_cpu(new_broker: NewBroker) -> None:
+    broker = new_broker(**TWO_SHARDS)
+    for _ in range(10):
+        Wire(broker)
+    processes = processes_of(broker)
+    assert len(processes) == 3
+    before = cpu_seconds(processes)
+    end = time.monotonic() + IDLE_WINDOW_S
+    wait_for(lambda: time.monotonic() >= end)
+    used = cpu_seconds(processes) - before
+    assert used / IDLE_WINDOW_S < IDLE_CPU_MAX
+    assert sum(process.memory_info().rss for process in processes) < IDLE_MEMORY_MAX
+
+
+@pytest.mark.slow
+def test_it_stops_in_time_although_clients_are_connected(broker: BrokerProcess) -> None:
+    silent = Wire(broker, login=False)
+    idle = [Wire(broker) for _ in range(4)]
+    half = Wire(broker)
+    half.write(encode_request(Code.SEND_MESSAGES, b"x" * 5000)[:1000])
+    workers = list(broker.workers().values())
+    began = time.monotonic()
+    assert broker.stop() == 0
+    assert time.monotonic() - began < STOP_MAX_S
+    assert not any(psutil.pid_exists(pid) for pid in workers)
+    for wire in (silent, *idle):
+        assert wire.read_answer() == (Disconnected.status, b"")
+        assert wire.is_closed()
+        wire.close()
+    half.close()
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run_to_its_end(tmp_path / "data", IGGY_TCP_ADDRESS=address)
+    assert done.returncode != 0
+    assert f"borzoi: cannot listen on {address}" in done.stderr
+    assert "ddress already in use" in done.stderr
+    assert not (tmp_path / "data/runtime/current_config.toml").exists()
+
+
+@pytest.mark.slow
+def test_the_same_port_again_while_old_connections_linger(broker: BrokerProcess) -> None:
+    for _ in range(3):
+        Wire(broker)
+    address = broker.address
+    broker.stop()
+    broker.start()
+    assert broker.address == address
+    Wire(broker).close()
+
+
+@pytest.mark.slow
+def test_one_data_directory_has_one_broker(broker: BrokerProcess) -> None:
+    done = run_to_its_end(broker.data)
+    assert done.returncode != 0
+    assert str(broker.data) in done.stderr
+    assert "another broker" in done.stderr
+    wire = Wire(broker)
+    wire.ask(CreateStream("still here"))
+
+
+@pytest.mark.slow
+def test_settings_that_do_nothing_are_named_once(new_broker: NewBroker) -> None:
+    broker = new_broker(IGGY_TCP_ADRESS="127.0.0.1:1", IGGY_HTTP_ADDRESS="127.0.0.1:2")
+    warnings = [line for line in broker.output().splitlines() if " WARN " in line]
+    for said in (
+        r"IGGY_TCP_ADRESS.*IGGY_TCP_ADDRESS",
+        r"http\.address = '127\.0\.0\.1:2' has no effect",
+    ):
+        assert len([line for line in warnings if re.search(said, line)]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("IGGY_SYSTEM_SHARDING_CPU_ALLOCATION", "0"),
+        ("IGGY_SYSTEM_SHARDING_CPU_ALLOCATION", "100000"),
+        ("IGGY_TCP_ADDRESS", "nonsense"),
+        ("IGGY_SYSTEM_PARTITION_DURABILITY", "maybe"),
+    ],
+)
+def test_settings_that_cannot_be_used_end_the_start(tmp_path: Path, name: str, value: str) -> None:
+    done = run_to_its_end(tmp_path / "data", **{name: value})
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("borzoi: ")]
+    assert value in line

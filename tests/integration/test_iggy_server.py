@@ -1,0 +1,65 @@
+"""The program under the name that Iggy's own tools look for, with the arguments they know."""
+
+from pathlib import Path
+
+import pytest
+
+import borzoi
+from borzoi.protocol.commands.sessions import LoginUser
+from borzoi.protocol.commands.streams import CreateStream, GetStreams
+from borzoi.protocol.commands.system import GetClusterMetadata, GetStats
+from borzoi.protocol.responses.cluster import NodeRole
+from tests.integration.launching import IGGY_SERVER, ask_iggy_server, iggy_server
+from tests.integration.wire import Wire
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("argument", ["-h", "--help"])
+def test_help_names_every_argument(argument: str) -> None:
+    text = ask_iggy_server(argument)
+    for option in ("--config-provider", "--fresh", "--with-default-root-credentials", "--follower"):
+        assert option in text
+
+
+@pytest.mark.parametrize("argument", ["-V", "--version"])
+def test_version(argument: str) -> None:
+    assert ask_iggy_server(argument).strip() == f"iggy-server, version {borzoi.__version__}"
+
+
+def test_the_process_that_was_started_is_the_broker(tmp_path: Path) -> None:
+    """No wrapper: signals to the spawned process reach the supervisor itself."""
+    assert IGGY_SERVER.is_file()
+    with iggy_server(tmp_path / "data") as server:
+        assert server.workers()
+        wire = Wire(server)
+        assert wire.ask(GetStats()).process_id == server.pid
+        wire.close()
+
+
+def test_default_root_credentials_also_where_others_can_connect(tmp_path: Path) -> None:
+    with iggy_server(
+        tmp_path / "data", "--with-default-root-credentials", IGGY_TCP_ADDRESS="0.0.0.0:0"
+    ) as server:
+        wire = Wire(server, login=False)
+        wire.ask(LoginUser("iggy", "iggy"))
+        wire.close()
+        assert "Generated root user password" not in server.output()
+
+
+def test_fresh_forgets_everything(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for arguments in ((), ("--fresh",)):
+        with iggy_server(data, *arguments) as server:
+            wire = Wire(server)
+            assert wire.ask(GetStreams()) == ()
+            wire.ask(CreateStream("stream"))
+            wire.close()
+
+
+def test_follower(tmp_path: Path) -> None:
+    with iggy_server(tmp_path / "data", "--follower") as server:
+        wire = Wire(server)
+        (node,) = wire.ask(GetClusterMetadata()).nodes
+        assert node.role == NodeRole.FOLLOWER
+        wire.close()

@@ -1,0 +1,701 @@
+"""A connection with a transport, a session and a loop that the test turns by hand."""
+
+import asyncio
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.errors import InvalidCommand, Unauthenticated
+from borzoi.protocol.frame import OK, encode_request, encode_response
+from borzoi.router.arena import Arena, create_arena
+from borzoi.router.buffer import Buffer
+from borzoi.router.pool import KIB, MIB, MemoryPool
+from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
+from borzoi.shards.connection import REQUESTS_PER_TURN_MAX, Connection, ConnectionLimits
+from tests.shards.hand_loop import HandLoop
+
+WINDOW: Final = 4 * KIB
+BLOCK: Final = 64 * KIB
+ARENA_SIZE: Final = 4 * MIB
+HIGH_WATER: Final = 64 * KIB
+LIMITS: Final = ConnectionLimits(
+    frame_size_max=32 * KIB,
+    control_frame_size_max=16 * KIB,
+    frame_size_max_before_login=1 * KIB,
+    login_timeout_s=10.0,
+    frame_timeout_s=20.0,
+    write_timeout_s=30.0,
+)
+PING: Final = encode_request(Code.PING)
+REFUSED: Final = encode_response(InvalidCommand.status)
+STEPS_MAX: Final = 10_000
+
+
+class HandTransport:
+    """A socket whose peer the test plays. Says loudly when reading is paused twice or so."""
+
+    def __init__(self, loop: HandLoop) -> None:
+        self._loop = loop
+        self.peer: tuple[str, int] | None = ("127.0.0.1", 50_000)
+        self.connection: Connection | None = None
+        self.reading = True
+        self.peer_reads = True
+        self.sent = b""
+        self.unsent = b""
+        self.closing = False
+        self.aborted = False
+        self._told_to_pause = False
+        self._told_lost = False
+
+    # What the connection calls.
+
+    def get_extra_info(self, name: str) -> Any:
+        return self.peer if name == "peername" else None
+
+    def pause_reading(self) -> None:
+        assert self.reading, "paused twice"
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading, "resumed without a pause"
+        self.reading = True
+
+    def write(self, data: bytes | memoryview) -> None:
+        assert not self.closing, "written to a transport that closes"
+        if self.peer_reads and not self.unsent:
+            self.sent += data
+            return
+        self.unsent += data
+        if len(self.unsent) > HIGH_WATER and not self._told_to_pause:
+            self._told_to_pause = True
+            self._owner.pause_writing()
+
+    def writelines(self, parts: Sequence[bytes | memoryview]) -> None:
+        self.write(b"".join(parts))
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.unsent)
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+        if not self.unsent:
+            self._lose()
+
+    def abort(self) -> None:
+        self.closing = True
+        self.aborted = True
+        self.unsent = b""
+        self._lose()
+
+    # What the test calls.
+
+    def deliver(self, data: bytes) -> bytes:
+        """Let bytes arrive as far as they are read; the rest."""
+        while data and self.reading and not self.closing:
+            room = self._owner.get_buffer(-1)
+            assert room, "an empty buffer kills a connection"
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            self._owner.buffer_updated(count)
+            data = data[count:]
+        return data
+
+    def take(self, count: int) -> None:
+        """The peer reads some of what waits."""
+        self.sent += self.unsent[:count]
+        self.unsent = self.unsent[count:]
+        if self._told_to_pause and len(self.unsent) <= HIGH_WATER // 4:
+            self._told_to_pause = False
+            self._owner.resume_writing()
+        if self.closing and not self.unsent:
+            self._lose()
+
+    def lose(self) -> None:
+        """The peer is gone."""
+        self.abort()
+
+    @property
+    def _owner(self) -> Connection:
+        assert self.connection is not None
+        return self.connection
+
+    def _lose(self) -> None:
+        if not self._told_lost:
+            self._told_lost = True
+            self._loop.call_soon(self._owner.connection_lost, None)
+
+
+class Begun(NamedTuple):
+    code: int
+    payload: bytes
+
+
+class ScriptedSession:
+    """Notes what it is asked to do, and answers at once or when the test says so."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.is_authenticated = True
+        self.later: Callable[[], bool] = lambda: False
+        self.answer: Callable[[int], list[bytes | memoryview]] = lambda _code: [OK]
+        self.close_after = False
+        self.begun: list[Begun] = []
+        self.waiting: tuple[int, memoryview, bytes] | None = None
+        self.was_closed = False
+
+    def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
+        assert self.waiting is None, "one request at a time"
+        assert not self.was_closed, "a request after the end"
+        copied = bytes(payload)
+        if buffer is not None:
+            assert buffer.position is not None, "only the arena can be lent"
+            assert buffer.view[start : start + len(copied)] == copied
+        else:
+            assert code != Code.SEND_MESSAGES, "a batch must lie in the arena"
+        self.begun.append(Begun(code, copied))
+        self.waiting = code, payload, copied
+        if not self.later():
+            self.finish()
+
+    def finish(self) -> None:
+        """Answer what is in work."""
+        assert self.waiting is not None
+        code, payload, copied = self.waiting
+        assert payload == copied, "the bytes of a request changed while it was in work"
+        self.waiting = None
+        payload.release()
+        self._connection.finish(self.answer(code), close=self.close_after)
+
+    def closed(self) -> None:
+        self.was_closed = True
+
+
+class Bench:
+    """Everything around one connection. Implements Connections."""
+
+    def __init__(
+        self, pool: MemoryPool, receive: ReceiveBlocks, limits: ConnectionLimits = LIMITS
+    ) -> None:
+        self.loop = HandLoop()
+        self.pool = pool
+        self.receive = receive
+        self.transport = HandTransport(self.loop)
+        self.refuses = False
+        self.lost_count = 0
+        self.connection = Connection(self.loop.as_loop, self, receive, pool, limits)
+        self.session = ScriptedSession(self.connection)
+        self.transport.connection = self.connection
+
+    def connect(self) -> "Bench":
+        self.connection.connection_made(cast(asyncio.BaseTransport, self.transport))
+        return self
+
+    def opened(self, _connection: Connection, address: str) -> ScriptedSession | None:
+        assert address == "127.0.0.1:50000"
+        return None if self.refuses else self.session
+
+    def lost(self, _connection: Connection) -> None:
+        self.lost_count += 1
+
+    def deliver(self, data: bytes) -> None:
+        """Deliver all of it, turn by turn."""
+        for _ in range(STEPS_MAX):
+            data = self.transport.deliver(data)
+            self.loop.settle()
+            if not data or self.transport.closing:
+                return
+        raise AssertionError(f"{len(data)} bytes are never read")
+
+    def overdue_after(self, seconds: float) -> str | None:
+        self.loop.advance(seconds)
+        return self.connection.check_deadlines(self.loop.time())
+
+
+class Memory(NamedTuple):
+    pool: MemoryPool
+    receive: ReceiveBlocks
+
+
+@contextmanager
+def new_memory(budget: int) -> Iterator[Memory]:
+    """A pool and its receive blocks; at the end everything must have come back."""
+    fd = create_arena(0, ARENA_SIZE)
+    arena = Arena(fd, ARENA_SIZE, 0)
+    os.close(fd)
+    pool = MemoryPool(arena, budget)
+    receive = ReceiveBlocks(pool, BLOCK, WINDOW)
+    in_use_at_start = pool.in_use_bytes
+    yield Memory(pool, receive)
+    assert pool.in_use_bytes == in_use_at_start
+    assert receive.private_bytes == 0
+    assert pool.stats().waiting == 0
+    receive.close()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A connected one; it ends with the test."""
+    with new_memory(2 * MIB) as memory:
+        made = Bench(memory.pool, memory.receive).connect()
+        yield made
+        made.transport.lose()
+        made.loop.settle()
+        if made.session.waiting is not None:
+            made.session.finish()
+
+
+# Frames of any kind, cut anywhere.
+
+
+class Sent(NamedTuple):
+    """One frame: what is wrong with it, if anything, its code and the size of its payload."""
+
+    kind: str
+    code: int
+    size: int
+
+    @property
+    def payload(self) -> bytes:
+        return bytes((self.code + number) % 251 for number in range(self.size))
+
+    @property
+    def data(self) -> bytes:
+        if self.kind == "too short":
+            return struct.pack("<II", self.size, self.code)
+        return encode_request(self.code, self.payload)
+
+    @property
+    def begun(self) -> Begun | None:
+        """What the session is to see of it."""
+        return Begun(self.code, self.payload) if self.kind == "good" else None
+
+    @property
+    def answer(self) -> bytes:
+        return answer_to(self.code) if self.kind == "good" else REFUSED
+
+
+def answer_to(code: int) -> bytes:
+    return encode_response(0, struct.pack("<I", code))
+
+
+CODES = st.sampled_from([Code.PING, Code.SEND_MESSAGES, Code.POLL_MESSAGES, 77])
+SIZES = (
+    st.integers(0, 40)
+    | st.integers(WINDOW - 20, WINDOW + 20)
+    | st.integers(0, LIMITS.control_frame_size_max)
+)
+SENT = (
+    st.builds(Sent, st.just("good"), CODES, SIZES)
+    | st.builds(
+        Sent,
+        st.just("too large"),
+        st.just(77),
+        st.integers(LIMITS.control_frame_size_max + 1, LIMITS.frame_size_max - 8),
+    )
+    | st.builds(Sent, st.just("too short"), CODES, st.integers(0, 3))
+)
+STEPS = st.lists(
+    st.sampled_from(["deliver", "deliver", "answer", "turn", "hog", "unhog", "peer reads"]),
+    min_size=1,
+    max_size=12,
+)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=150)
+@given(
+    frames=st.lists(SENT, min_size=1, max_size=8),
+    chunks=st.lists(st.integers(1, 9) | st.integers(1, 3 * WINDOW), min_size=1, max_size=8),
+    later=st.lists(st.booleans(), min_size=1, max_size=5),
+    steps=STEPS,
+    peer_reads=st.booleans(),
+)
+def test_how_bytes_arrive_makes_no_difference(
+    frames: list[Sent], chunks: list[int], later: list[bool], steps: list[str], peer_reads: bool
+) -> None:
+    with new_memory(BLOCK_SIZE + 256 * KIB) as memory:
+        bench = Bench(memory.pool, memory.receive).connect()
+        transport, session = bench.transport, bench.session
+        session.later = lambda: later[len(session.begun) % len(later)]
+        session.answer = lambda code: [answer_to(code)[:8], memoryview(answer_to(code))[8:]]
+        transport.peer_reads = peer_reads
+        data = b"".join(frame.data for frame in frames)
+        hogged: list[Buffer] = []
+        at = deliveries = 0
+        hurry = 1
+
+        def deliver() -> None:
+            nonlocal at, deliveries
+            chunk = data[at : at + chunks[deliveries % len(chunks)] * hurry]
+            deliveries += 1
+            at += len(chunk) - len(transport.deliver(chunk))
+
+        def act(step: str) -> None:
+            if step == "deliver":
+                deliver()
+            elif step == "answer" and session.waiting is not None:
+                session.finish()
+            elif step == "turn":
+                bench.loop.turn()
+            elif step == "hog":
+                # Somebody else takes all there is, so that buffers and receive blocks run out.
+                while (taken := memory.pool.take(64 * KIB)) is not None:
+                    hogged.append(taken)
+            elif step == "unhog":
+                while hogged:
+                    hogged.pop().release()
+            elif step == "peer reads":
+                transport.take(HIGH_WATER)
+
+        for number in range(STEPS_MAX):
+            act(steps[number % len(steps)])
+            if number > 4 * len(steps):
+                # From here on everybody means well, and it must come to an end.
+                hurry = 100
+                for step in ("unhog", "answer", "turn", "peer reads", "deliver"):
+                    act(step)
+            if at == len(data) and session.waiting is None and not transport.unsent and hurry > 1:
+                break
+        bench.loop.settle()
+
+        assert at == len(data)
+        assert session.begun == [frame.begun for frame in frames if frame.begun is not None]
+        assert transport.sent == b"".join(frame.answer for frame in frames)
+        assert transport.reading
+        assert not transport.closing
+        assert bench.connection.check_deadlines(bench.loop.time() + 1000) is None
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=60)
+@given(
+    frames=st.lists(SENT, min_size=1, max_size=6),
+    end=st.floats(0, 1),
+    chunk=st.integers(1, 3 * WINDOW),
+    later=st.booleans(),
+    hog=st.booleans(),
+)
+def test_the_peer_may_vanish_at_any_byte(
+    frames: list[Sent], end: float, chunk: int, later: bool, hog: bool
+) -> None:
+    with new_memory(BLOCK_SIZE + 256 * KIB) as memory:
+        bench = Bench(memory.pool, memory.receive).connect()
+        bench.session.later = lambda: later
+        hogged = []
+        while hog and (taken := memory.pool.take(16 * KIB)) is not None:
+            hogged.append(taken)
+        data = b"".join(frame.data for frame in frames)
+        data = data[: int(len(data) * end)]
+        for start in range(0, len(data), chunk):
+            bench.transport.deliver(data[start : start + chunk])
+            bench.loop.turn()
+        bench.transport.lose()
+        bench.loop.settle()
+        begun = list(bench.session.begun)
+        if bench.session.waiting is not None:
+            bench.session.finish()
+        for taken in hogged:
+            taken.release()
+        bench.loop.settle()
+        assert bench.session.begun == begun, "a request was begun after the end"
+        assert bench.session.was_closed
+        assert bench.lost_count == 1
+
+
+# Opening and closing.
+
+
+def test_a_peer_that_was_reset_before_the_accept_is_forgotten(bench: Bench) -> None:
+    other = Bench(bench.pool, bench.receive)
+    other.transport.peer = None
+    other.connect()
+    other.loop.settle()
+    assert other.transport.aborted
+    assert other.lost_count == 0
+
+
+def test_one_too_many_is_closed_at_once(bench: Bench) -> None:
+    other = Bench(bench.pool, bench.receive)
+    other.refuses = True
+    other.connect()
+    other.loop.settle()
+    assert other.transport.aborted
+    assert not other.session.was_closed
+    assert other.lost_count == 0
+    assert other.connection.check_deadlines(other.loop.time() + 1000) is None
+
+
+def test_nothing_is_carried_out_behind_a_closing_answer(bench: Bench) -> None:
+    bench.session.close_after = True
+    bench.transport.deliver(PING * 3)
+    bench.loop.settle()
+    assert bench.session.begun == [Begun(Code.PING, b"")]
+    assert bench.transport.sent == OK
+    assert bench.session.was_closed
+
+
+def test_nothing_is_carried_out_behind_an_abandoned_request(bench: Bench) -> None:
+    bench.session.later = lambda: True
+    bench.transport.deliver(PING * 3)
+    assert bench.session.waiting is not None
+    bench.session.waiting = None
+    bench.connection.abandon()
+    bench.loop.settle()
+    assert len(bench.session.begun) == 1
+    assert bench.transport.sent == b""
+    assert bench.transport.aborted
+
+
+def test_an_answer_to_nobody(bench: Bench) -> None:
+    bench.session.later = lambda: True
+    bench.transport.deliver(PING * 2)
+    bench.transport.lose()
+    bench.loop.settle()
+    bench.session.finish()
+    bench.loop.settle()
+    assert len(bench.session.begun) == 1
+    assert bench.transport.sent == b""
+
+
+def test_a_parting_frame_only_between_answers(bench: Bench) -> None:
+    bench.connection.close(b"parting")
+    assert bench.transport.sent == b"parting"
+    bench.connection.close(b"again")
+    assert bench.transport.sent == b"parting"
+
+
+def test_no_parting_frame_while_a_request_is_in_work(bench: Bench) -> None:
+    bench.session.later = lambda: True
+    bench.transport.deliver(PING)
+    bench.connection.close(b"parting")
+    assert bench.transport.sent == b""
+    assert bench.transport.closing
+
+
+def test_an_end_of_file_closes(bench: Bench) -> None:
+    assert bench.connection.eof_received() is False
+
+
+# Lengths.
+
+
+@pytest.mark.parametrize("authenticated", [False, True])
+def test_the_largest_frame_and_one_byte_more(bench: Bench, authenticated: bool) -> None:
+    bench.session.is_authenticated = authenticated
+    bounds = {
+        Code.PING: LIMITS.control_frame_size_max + 8,  # which counts the payload only
+        Code.SEND_MESSAGES: LIMITS.frame_size_max,
+    }
+    refused = REFUSED
+    if not authenticated:
+        bounds = dict.fromkeys(bounds, LIMITS.frame_size_max_before_login)
+        refused = encode_response(Unauthenticated.status)
+    for code, bound in bounds.items():
+        bench.transport.sent = b""
+        bench.deliver(encode_request(code, bytes(bound - 8)) + PING)
+        assert bench.transport.sent == OK * 2
+        if bound < LIMITS.frame_size_max:
+            bench.deliver(encode_request(code, bytes(bound - 7)) + PING)
+            assert bench.transport.sent == OK * 2 + refused + OK
+    assert not bench.transport.closing
+
+
+@pytest.mark.parametrize("length", [LIMITS.frame_size_max - 3, 2**31 - 1, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("code", [Code.PING, Code.SEND_MESSAGES, 12345])
+def test_too_much_to_throw_away(bench: Bench, length: int, code: int) -> None:
+    in_use = bench.pool.in_use_bytes
+    bench.transport.deliver(PING + struct.pack("<II", length, code) + PING)
+    assert bench.pool.in_use_bytes == in_use
+    assert bench.transport.sent == OK + REFUSED
+    assert bench.transport.closing
+    bench.loop.settle()
+    assert bench.lost_count == 1
+    assert len(bench.session.begun) == 1
+
+
+def test_a_drained_frame_takes_no_memory(bench: Bench) -> None:
+    bench.session.is_authenticated = False
+    in_use = bench.pool.in_use_bytes
+    frame = encode_request(Code.SEND_MESSAGES, bytes(LIMITS.frame_size_max - 8))
+    for start in range(0, len(frame), 1000):
+        assert bench.transport.sent == b""
+        bench.deliver(frame[start : start + 1000])
+        assert bench.pool.in_use_bytes == in_use
+    assert bench.transport.sent == encode_response(Unauthenticated.status)
+
+
+# Turns and pauses.
+
+
+def test_a_flood_of_requests_leaves_the_others_their_turn(bench: Bench) -> None:
+    count = WINDOW // len(PING)
+    assert count > REQUESTS_PER_TURN_MAX
+    bench.transport.deliver(PING * count)
+    turns = 0
+    while len(bench.session.begun) < count:
+        turns += 1
+        assert len(bench.session.begun) == turns * REQUESTS_PER_TURN_MAX
+        assert not bench.transport.reading
+        bench.loop.turn()
+    bench.loop.settle()
+    assert bench.transport.reading
+
+
+def test_a_full_window_is_one_turn(bench: Bench) -> None:
+    frame = encode_request(Code.PING, bytes(WINDOW // 2 - 8))
+    rest = bench.transport.deliver(frame * 6)
+    assert len(bench.session.begun) == 2
+    assert len(rest) == 4 * len(frame)
+    bench.loop.turn()
+    assert bench.transport.reading
+
+
+def test_no_request_is_taken_while_the_peer_does_not_read(bench: Bench) -> None:
+    bench.transport.peer_reads = False
+    bench.session.answer = lambda _code: [bytes(HIGH_WATER // 2)]
+    rest = bench.transport.deliver(PING * 20)
+    bench.loop.settle()
+    assert len(bench.session.begun) == 3, "just above the high water mark"
+    assert rest == b""
+    assert not bench.transport.reading
+    assert bench.overdue_after(LIMITS.write_timeout_s - 1) is None
+    bench.transport.take(2 * HIGH_WATER)
+    bench.loop.settle()
+    assert len(bench.session.begun) == 6
+    assert bench.overdue_after(LIMITS.write_timeout_s) is None
+
+
+def test_a_frame_waits_until_the_pool_has_room(bench: Bench) -> None:
+    hogged = []
+    while (taken := bench.pool.take(16 * KIB)) is not None:
+        hogged.append(taken)
+    frame = encode_request(Code.SEND_MESSAGES, bytes(20 * KIB))
+    rest = bench.transport.deliver(frame)
+    bench.loop.settle()
+    assert rest, "it is not read further than one window"
+    assert not bench.transport.reading
+    # It is not the peer who is slow.
+    assert bench.overdue_after(LIMITS.frame_timeout_s * 10) is None
+    for taken in hogged:
+        taken.release()
+    bench.deliver(rest)
+    assert [begun.payload for begun in bench.session.begun] == [bytes(20 * KIB)]
+    assert bench.transport.sent == OK
+
+
+def test_room_in_pieces_does_not_make_the_loop_spin() -> None:
+    """There is budget for the frame, but no gap of its size: wait for the next release."""
+    with new_memory(ARENA_SIZE) as memory:
+        limits = replace(LIMITS, frame_size_max=2 * MIB)
+        bench = Bench(memory.pool, memory.receive, limits).connect()
+        hogged = []
+        while (taken := memory.pool.take(256 * KIB)) is not None:
+            hogged.append(taken)
+        bench.transport.deliver(encode_request(Code.SEND_MESSAGES, bytes(MIB))[:1000])
+        for taken in hogged[::2]:
+            taken.release()
+        bench.loop.settle()
+        assert not bench.transport.reading
+        for taken in hogged[1::2]:
+            taken.release()
+        bench.loop.settle()
+        assert bench.transport.reading
+        bench.transport.lose()
+        bench.loop.settle()
+
+
+# Deadlines: at the bound nothing, behind it the end.
+
+
+def test_a_peer_must_log_in(bench: Bench) -> None:
+    bench.session.is_authenticated = False
+    assert bench.overdue_after(LIMITS.login_timeout_s) is None
+    bench.deliver(PING)
+    assert bench.overdue_after(0.5) == "did not log in"
+    assert bench.transport.aborted
+
+
+def test_a_login_in_work_is_waited_for(bench: Bench) -> None:
+    bench.session.is_authenticated = False
+    bench.session.later = lambda: True
+    bench.deliver(PING)
+    assert bench.overdue_after(LIMITS.login_timeout_s * 2) is None
+
+
+def test_after_a_logout_the_time_begins_anew(bench: Bench) -> None:
+    assert bench.overdue_after(LIMITS.login_timeout_s * 5) is None
+    bench.session.is_authenticated = False
+    assert bench.overdue_after(LIMITS.login_timeout_s) is None
+    assert bench.overdue_after(0.5) == "did not log in"
+
+
+@pytest.mark.parametrize("begun", [1, 7, 8, 20])
+def test_a_frame_must_be_finished(bench: Bench, begun: int) -> None:
+    frame = encode_request(Code.PING, bytes(100))
+    bench.deliver(frame[:begun])
+    assert bench.overdue_after(LIMITS.frame_timeout_s) is None
+    bench.deliver(frame[begun : begun + 5])
+    assert bench.overdue_after(0.5) == "did not finish a frame"
+    assert bench.transport.aborted
+
+
+def test_a_drained_frame_must_be_finished_too(bench: Bench) -> None:
+    frame = encode_request(Code.PING, bytes(LIMITS.control_frame_size_max + 1))
+    bench.deliver(frame[:-1])
+    assert bench.overdue_after(LIMITS.frame_timeout_s + 0.5) == "did not finish a frame"
+
+
+def test_each_frame_has_a_time_of_its_own(bench: Bench) -> None:
+    """Every delivery ends inside a header, so there is always one that has begun."""
+    bench.deliver(PING[:5])
+    for _ in range(5):
+        assert bench.overdue_after(LIMITS.frame_timeout_s * 0.9) is None
+        bench.deliver(PING[5:] + PING + PING[:5])
+    bench.deliver(PING[5:])
+    assert bench.overdue_after(LIMITS.frame_timeout_s * 5) is None
+
+
+def test_a_request_in_work_is_no_unfinished_frame(bench: Bench) -> None:
+    bench.session.later = lambda: True
+    bench.deliver(PING[:5])
+    bench.transport.deliver(PING[5:] + PING[:3])
+    assert bench.session.waiting is not None
+    assert bench.overdue_after(LIMITS.frame_timeout_s * 2) is None
+
+
+def test_a_peer_must_read_but_may_be_slow(bench: Bench) -> None:
+    bench.transport.peer_reads = False
+    bench.session.answer = lambda _code: [bytes(4 * HIGH_WATER)]
+    bench.transport.deliver(PING)
+    for _ in range(5):
+        assert bench.overdue_after(LIMITS.write_timeout_s * 0.9) is None
+        bench.transport.take(1)
+    assert bench.overdue_after(LIMITS.write_timeout_s * 0.9) is None
+    assert bench.overdue_after(LIMITS.write_timeout_s + 0.5) == "does not read its answers"
+    assert bench.transport.aborted
+
+
+def test_a_last_answer_that_nobody_reads(bench: Bench) -> None:
+    """Below the high water mark, so that writing is never paused."""
+    bench.transport.peer_reads = False
+    bench.session.close_after = True
+    bench.transport.deliver(PING)
+    bench.loop.settle()
+    assert bench.transport.closing
+    assert bench.lost_count == 0
+    assert bench.overdue_after(0) is None
+    assert bench.overdue_after(LIMITS.write_timeout_s) is None
+    assert bench.overdue_after(0.5) == "does not read its last answers"
+    bench.loop.settle()
+    assert bench.lost_count == 1

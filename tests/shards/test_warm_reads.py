@@ -1,0 +1,119 @@
+"""Bytes that are not in memory are fetched by a thread, never by the loop."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from borzoi.protocol.errors import BrokerError
+from borzoi.shards.durability import Durability
+from borzoi.shards.warm_reads import WarmReads
+from borzoi.storage import reader
+from borzoi.storage.reader import Cold, PartitionReader, Slices
+from tests.shards.owner import TARGET, Owner
+
+MESSAGES = 64
+PAYLOAD = b"p" * 4000
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Owner:
+    """A partition whose log is not in the page cache, and nothing of it counts as recent."""
+    monkeypatch.setattr(reader, "RECENT_SIZE", 0)
+    owner = Owner(tmp_path, Durability.WRITTEN)
+    for _ in range(MESSAGES):
+        owner.send(PAYLOAD)
+    owner.loop.settle()
+    owner.succeed()
+    evict(owner.log_file)
+    return owner
+
+
+def evict(path: Path) -> None:
+    fd = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+def run_disk(owner: Owner) -> None:
+    while owner.disk.waiting:
+        owner.disk.run_next()
+
+
+def reader_of(owner: Owner) -> PartitionReader:
+    return owner.readers.reader(TARGET)
+
+
+def is_cold(owner: Owner) -> bool:
+    try:
+        reader_of(owner).read(owner.published, 0, MESSAGES, 1 << 30, may_wait=False)
+    except Cold:
+        return True
+    return False
+
+
+def test_cold_bytes_are_fetched_by_a_thread_and_then_served(stopped: Owner) -> None:
+    if not is_cold(stopped):
+        pytest.fail("the page cache kept the file although it was told to drop it")
+    found: list[Slices | BrokerError | None] = []
+    reads = WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files)
+    reads.read(
+        reader_of(stopped),
+        stopped.published,
+        0,
+        MESSAGES,
+        1 << 30,
+        lambda slices, error: found.append(slices or error),
+    )
+    assert found == [], "nothing is answered before the thread has read"
+    run_disk(stopped)
+    stopped.loop.settle()
+    (slices,) = found
+    assert isinstance(slices, Slices)
+    assert slices.message_count == MESSAGES
+    assert not is_cold(stopped)
+
+
+def test_warm_bytes_are_served_at_once(stopped: Owner) -> None:
+    stopped.log_file.read_bytes()
+    found: list[Slices | None] = []
+    WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files).read(
+        reader_of(stopped),
+        stopped.published,
+        3,
+        5,
+        1 << 30,
+        lambda slices, _error: found.append(slices),
+    )
+    (slices,) = found
+    assert slices is not None
+    assert (slices.first_offset, slices.message_count) == (3, 5)
+
+
+def test_what_was_written_lately_is_not_even_looked_up(tmp_path: Path) -> None:
+    owner = Owner(tmp_path, Durability.WRITTEN)
+    owner.send(PAYLOAD)
+    owner.loop.settle()
+    evict(owner.log_file)
+    read = reader_of(owner).read(owner.published, 0, 1, 1 << 30, may_wait=False)
+    assert read.message_count == 1
+
+
+def test_a_file_that_vanished_while_it_was_fetched_is_an_error_not_a_hang(stopped: Owner) -> None:
+    found: list[BrokerError | None] = []
+    WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files).read(
+        reader_of(stopped),
+        stopped.published,
+        0,
+        MESSAGES,
+        1 << 30,
+        lambda _slices, error: found.append(error),
+    )
+    stopped.log_file.unlink()
+    for _ in range(20):
+        run_disk(stopped)
+        stopped.loop.settle()
+    assert len(found) == 1
