@@ -14,13 +14,10 @@ headers may lie before the payload of their message. It is told apart by its fir
 cannot lie between 12 and 775 unless a stream name begins with two NUL bytes.
 
 The statuses here differ from all other commands: identifiers are 6, other parts are 3, and the
-batch has statuses of its own. Names are not checked for UTF-8; a malformed one is not found.
+batch has statuses of its own.
 """
 
-import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 from borzoi.protocol.batch import (
@@ -30,12 +27,12 @@ from borzoi.protocol.batch import (
     MESSAGE_PAYLOAD_SIZE_MAX,
     SENT_FIELDS,
     USER_HEADERS_SIZE_MAX,
-    check_sent_batch,
-    message_start,
+    encode_batch,
+    read_sent_batch,
+    sent_index,
 )
 from borzoi.protocol.errors import (
     InvalidCommand,
-    InvalidIdentifier,
     InvalidMessagesCount,
     InvalidMessagesSize,
     InvalidOffset,
@@ -43,33 +40,16 @@ from borzoi.protocol.errors import (
     TooBigUserHeaders,
 )
 from borzoi.protocol.headers import is_header_block
-from borzoi.protocol.identifiers import (
-    Balanced,
-    Identifier,
-    MessagesKey,
-    PartitionId,
-    Partitioning,
-)
-from borzoi.protocol.message import Message, encode_message
-from borzoi.protocol.payload import (
-    BALANCED,
-    MESSAGES_KEY,
-    NUMERIC,
-    NUMERIC_SIZE,
-    PARTITION_ID,
-    STRING,
-    U32,
-    pack_identifier,
-    pack_partitioning,
-)
+from borzoi.protocol.identifiers import Identifier, Partitioning
+from borzoi.protocol.message import Message
+from borzoi.protocol.payload import U32, pack_identifier, pack_partitioning
+from borzoi.protocol.send_target import read_target
 
 METADATA_SIZE_MIN: Final = 12  # two names of one byte, balanced, the count
 METADATA_SIZE_MAX: Final = 775  # two names and a key of 255 bytes each, the count
-KIND_AND_LENGTH: Final = struct.Struct("<BB")
 
 
-@dataclass(frozen=True, slots=True)
-class SendMessages:
+class SendMessages(NamedTuple):
     """A batch for one partition.
 
     `batch` is the messages back to back, payload before user headers. `batch_start` is where it
@@ -101,18 +81,15 @@ def decode_send_messages(payload: memoryview) -> SendMessages:
 
 
 def prepare_messages(messages: Iterable[Message]) -> PreparedBatch:
-    return _prepare([encode_message(message) for message in messages])
+    batch = list(messages)
+    return PreparedBatch(len(batch), encode_batch(batch))
 
 
 def prepare_batch(batch: memoryview, message_count: int) -> PreparedBatch:
     """From messages that already lie back to back."""
-    parts = []
-    rest = batch
-    for _ in range(message_count):
-        end = message_start(rest, 1)
-        parts.append(bytes(rest[:end]))
-        rest = rest[end:]
-    return _prepare(parts)
+    index = sent_index(batch, message_count)
+    end = INDEX_ENTRY.unpack_from(index, len(index) - INDEX_ENTRY_SIZE)[1] if index else 0
+    return PreparedBatch(message_count, b"".join((index, batch[:end])))
 
 
 def encode_prepared_messages(
@@ -138,33 +115,16 @@ def encode_send_messages(
     return encode_prepared_messages(stream, topic, partitioning, prepare_messages(messages))
 
 
-def _prepare(messages: list[bytes]) -> PreparedBatch:
-    ends = accumulate(map(len, messages))
-    index = b"".join([INDEX_ENTRY.pack(0, end, 0) for end in ends])
-    return PreparedBatch(len(messages), index + b"".join(messages))
-
-
 def _decode_indexed(payload: memoryview, metadata_end: int) -> SendMessages:
-    if metadata_end > len(payload):
-        raise InvalidCommand("the metadata is cut short")
-    # Identifiers must not reach into the index, so they are read from the metadata alone.
-    metadata = payload[:metadata_end]
-    stream, topic, partitioning, at = _target(metadata, U32.size)
-    if at + U32.size > metadata_end:
-        raise InvalidCommand("the metadata has no message count")
-    (message_count,) = U32.unpack_from(metadata, at)
-    batch_start = metadata_end + message_count * INDEX_ENTRY_SIZE
-    if batch_start > len(payload):
-        raise InvalidCommand("the index is cut short")
-    if message_count == 0:
-        raise InvalidMessagesCount
+    stream, topic, partitioning, message_count, batch_start = read_sent_batch(
+        payload, U32.size, metadata_end
+    )
     batch = payload[batch_start:]
-    check_sent_batch(payload[metadata_end:batch_start], batch, message_count)
     return SendMessages(stream, topic, partitioning, message_count, batch, batch_start)
 
 
 def _decode_plain(payload: memoryview) -> SendMessages:
-    stream, topic, partitioning, at = _target(payload, 0)
+    stream, topic, partitioning, at = read_target(payload, 0, len(payload))
     message_count, batch = _rebuild(payload[at:])
     return SendMessages(stream, topic, partitioning, message_count, memoryview(batch), None)
 
@@ -198,43 +158,3 @@ def _rebuild(messages: memoryview) -> tuple[int, bytearray]:
         start = end
         count += 1
     return count, batch
-
-
-def _target(view: memoryview, at: int) -> tuple[Identifier, Identifier, Partitioning, int]:
-    stream, at = _identifier(view, at)
-    topic, at = _identifier(view, at)
-    partitioning, at = _partitioning(view, at)
-    return stream, topic, partitioning, at
-
-
-def _identifier(view: memoryview, at: int) -> tuple[Identifier, int]:
-    start = at + KIND_AND_LENGTH.size
-    if start > len(view):
-        raise InvalidIdentifier("an identifier is cut short")
-    kind, size = KIND_AND_LENGTH.unpack_from(view, at)
-    end = start + size
-    if end > len(view):
-        raise InvalidIdentifier("an identifier is cut short")
-    if kind == NUMERIC and size == NUMERIC_SIZE:
-        number: int = U32.unpack_from(view, start)[0]
-        return number, end
-    if kind == STRING and size > 0:
-        return str(view[start:end], "utf-8", "surrogateescape"), end
-    raise InvalidIdentifier(f"an identifier of kind {kind} with {size} bytes")
-
-
-def _partitioning(view: memoryview, at: int) -> tuple[Partitioning, int]:
-    start = at + KIND_AND_LENGTH.size
-    if start > len(view):
-        raise InvalidCommand("the partitioning is cut short")
-    kind, size = KIND_AND_LENGTH.unpack_from(view, at)
-    end = start + size
-    if end > len(view):
-        raise InvalidCommand("the partitioning is cut short")
-    if kind == PARTITION_ID and size == NUMERIC_SIZE:
-        return PartitionId(U32.unpack_from(view, start)[0]), end
-    if kind == BALANCED and size == 0:
-        return Balanced(), end
-    if kind == MESSAGES_KEY:
-        return MessagesKey(bytes(view[start:end])), end
-    raise InvalidCommand(f"a partitioning of kind {kind} with {size} bytes")

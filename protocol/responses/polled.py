@@ -11,8 +11,9 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from borzoi.protocol.batch import decode_batch
 from borzoi.protocol.errors import InvalidFormat
-from borzoi.protocol.message import Message, decode_messages, encode_messages
+from borzoi.protocol.message import Message, encode_messages
 from borzoi.protocol.payload import PayloadReader
 
 POLLED_HEADER: Final = struct.Struct("<IQI")
@@ -42,7 +43,7 @@ def encode_polled_messages(polled: PolledMessages) -> bytes:
 def decode_polled_messages(payload: memoryview) -> PolledMessages:
     reader = PayloadReader(payload)
     partition_id, current_offset, count = reader.unpack(POLLED_HEADER)
-    messages = tuple(decode_messages(payload, reader.at))
+    messages = tuple(decode_batch(payload, reader.at))
     if len(messages) != count:
         raise InvalidFormat(f"{len(messages)} messages where {count} were announced")
     return PolledMessages(partition_id, current_offset, messages)

@@ -1,23 +1,23 @@
-"""Stamping, scanning and comparing, against a slow reference that shares no code with them."""
+"""Stamping, scanning and comparing, against a slow reference that shares no code with them.
+
+`loops` is each of the implementations in turn (conftest.py).
+"""
 
 import uuid
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from borzoi.protocol import batch as running
 from borzoi.protocol.batch import (
     INDEX_ENTRY_SIZE,
     Scan,
     clear_first_checksum,
-    first_bad_message,
     first_stamped_offset,
-    matching_messages,
-    message_start,
-    scan_log,
-    stamp_batch,
 )
 from borzoi.protocol.errors import InvalidMessagesSize
 from borzoi.protocol.message import (
@@ -76,6 +76,7 @@ def index_slowly(whole: list[bytes], relative_offset: int, position: int, timest
     return entries
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     batch=values.batches,
@@ -85,7 +86,12 @@ def index_slowly(whole: list[bytes], relative_offset: int, position: int, timest
     noise=st.binary(min_size=8, max_size=8),
 )
 def test_stamping(
-    batch: list[Message], first_offset: int, timestamp: int, position: int, noise: bytes
+    loops: ModuleType,
+    batch: list[Message],
+    first_offset: int,
+    timestamp: int,
+    position: int,
+    noise: bytes,
 ) -> None:
     sent = bytearray(encode_messages(batch))
     at = 0
@@ -95,7 +101,7 @@ def test_stamping(
         sent[at + 32 : at + 40] = noise
         sent[at + 56 : at + 64] = noise
         at += message.size_bytes
-    entries = stamp_batch(
+    entries = loops.stamp_batch(
         memoryview(sent),
         len(batch),
         first_offset,
@@ -109,14 +115,14 @@ def test_stamping(
     assert bytes(sent) == b"".join(expected)
     assert bytes(entries) == index_slowly(expected, 5, position, timestamp)
 
-    scan = scan_log(
+    scan = loops.scan_log(
         memoryview(sent), first_offset, segment_first_offset=first_offset - 5, position=position
     )
     assert scan == Scan(entries, len(sent), len(batch), timestamp)
-    assert first_bad_message(memoryview(sent), len(batch), first_offset) is None
+    assert loops.first_bad_message(memoryview(sent), len(batch), first_offset) is None
 
 
-def test_the_known_checksums() -> None:
+def test_the_known_checksums(loops: ModuleType) -> None:
     """Two messages as an official client sent them, stamped as the frames of the poll say."""
     origins = (0x0006_605B_8ECD_778D, 0x0006_605B_8ECD_7797)
     sent = bytearray(
@@ -130,19 +136,20 @@ def test_the_known_checksums() -> None:
     # Ids that are no version 4: given instead of drawn.
     sent[8:24] = bytes(range(16))
     sent[69 + 8 : 69 + 24] = bytes(range(16, 32))
-    stamp(sent, 2, 0)
+    stamp(loops, sent, 2, 0)
     first, second = decode_messages(memoryview(sent))
     assert (first.checksum, second.checksum) == (0x2AEE85DDBC743BD4, 0x4AB29BDE367810C6)
 
 
 def stamp(
+    loops: ModuleType,
     batch: bytearray,
     count: int,
     first_offset: int,
     random_bytes: Callable[[int], bytes] = counting,
     position: int = 0,
 ) -> bytearray:
-    return stamp_batch(
+    entries: bytearray = loops.stamp_batch(
         memoryview(batch),
         count,
         first_offset,
@@ -151,9 +158,10 @@ def stamp(
         segment_first_offset=0,
         position=position,
     )
+    return entries
 
 
-def test_new_ids_are_random_uuids_drawn_at_once() -> None:
+def test_new_ids_are_random_uuids_drawn_at_once(loops: ModuleType) -> None:
     drawn: list[int] = []
 
     def random_bytes(size: int) -> bytes:
@@ -161,7 +169,7 @@ def test_new_ids_are_random_uuids_drawn_at_once() -> None:
         return b"\xff" * size
 
     sent = bytearray(encode_messages([Message(b"a"), Message(b"b", id=9), Message(b"c")]))
-    stamp(sent, 3, 0, random_bytes)
+    stamp(loops, sent, 3, 0, random_bytes)
     assert drawn == [32]
     ids = [little(message.id, 16) for message in decode_messages(memoryview(sent))]
     assert ids[1] == little(9, 16)
@@ -170,46 +178,48 @@ def test_new_ids_are_random_uuids_drawn_at_once() -> None:
         assert uuid.UUID(bytes=new).variant == uuid.RFC_4122
 
 
-def test_no_randomness_is_drawn_when_every_message_has_an_id() -> None:
+def test_no_randomness_is_drawn_when_every_message_has_an_id(loops: ModuleType) -> None:
     sent = bytearray(encode_messages([Message(b"a", id=1)]))
-    stamp(sent, 1, 0, lambda size: pytest.fail(f"{size} bytes drawn"))
+    stamp(loops, sent, 1, 0, lambda size: pytest.fail(f"{size} bytes drawn"))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 2**32 - 1])
-def test_a_wrong_count_changes_nothing(count: int) -> None:
+def test_a_wrong_count_changes_nothing(loops: ModuleType, count: int) -> None:
     sent = bytearray(encode_messages([Message(b"a"), Message(b"b"), Message(b"c")]))
     before = bytes(sent)
     with pytest.raises(InvalidMessagesSize):
-        stamp(sent, count, 100)
+        stamp(loops, sent, count, 100)
     assert bytes(sent) == before
 
 
-def test_a_batch_cut_at_every_byte_changes_nothing() -> None:
+def test_a_batch_cut_at_every_byte_changes_nothing(loops: ModuleType) -> None:
     whole = encode_messages([Message(b"abc", user_headers=b"hh"), Message(b"d")])
     for size in range(len(whole)):
         sent = bytearray(whole[:size])
         with pytest.raises(InvalidMessagesSize):
-            stamp(sent, 2, 0)
+            stamp(loops, sent, 2, 0)
         assert bytes(sent) == whole[:size]
 
 
 @pytest.mark.parametrize("length_at", [48, 52])
 @pytest.mark.parametrize("length", [0, 4, 2**31, 2**32 - 1])
-def test_hostile_lengths_change_nothing(length_at: int, length: int) -> None:
+def test_hostile_lengths_change_nothing(loops: ModuleType, length_at: int, length: int) -> None:
     sent = bytearray(encode_messages([Message(b"abc", user_headers=b"hhh"), Message(b"d")]))
     sent[length_at : length_at + 4] = little(length, 4)
     before = bytes(sent)
     with pytest.raises(InvalidMessagesSize):
-        stamp(sent, 2, 0)
+        stamp(loops, sent, 2, 0)
     assert bytes(sent) == before
 
 
-def test_the_end_of_what_an_index_can_say() -> None:
+def test_the_end_of_what_an_index_can_say(loops: ModuleType) -> None:
     size = len(encode_message(Message(b"a")))
-    entries = stamp(bytearray(encode_message(Message(b"a"))), 1, 0, position=2**32 - 1 - size)
+    entries = stamp(
+        loops, bytearray(encode_message(Message(b"a"))), 1, 0, position=2**32 - 1 - size
+    )
     assert entries[4:8] == b"\xff" * 4
     with pytest.raises(AssertionError):
-        stamp(bytearray(encode_message(Message(b"a"))), 1, 0, position=2**32 - size)
+        stamp(loops, bytearray(encode_message(Message(b"a"))), 1, 0, position=2**32 - size)
 
 
 # A small log: offsets 10, 11, 12 at position 1000 of a segment that starts with offset 7.
@@ -223,18 +233,21 @@ LOG = bytearray(
         ]
     )
 )
-stamp(LOG, 3, 10)
+stamp(running, LOG, 3, 10)
 ENDS = (69, 69 + 77, 69 + 77 + 64)
 
 
-def scan(view: bytes | bytearray, first_offset: int = 10, timestamp_min: int = 0) -> Scan:
-    return scan_log(
+def scan(
+    loops: ModuleType, view: bytes | bytearray, first_offset: int = 10, timestamp_min: int = 0
+) -> Scan:
+    found: Scan = loops.scan_log(
         memoryview(view),
         first_offset,
         segment_first_offset=7,
         position=1000,
         timestamp_min=timestamp_min,
     )
+    return found
 
 
 def index_of(count: int) -> bytes:
@@ -244,46 +257,46 @@ def index_of(count: int) -> bytes:
     )
 
 
-def test_a_sound_log() -> None:
+def test_a_sound_log(loops: ModuleType) -> None:
     assert len(LOG) == ENDS[-1]
-    assert scan(LOG) == Scan(bytearray(index_of(3)), len(LOG), 3, NOW)
+    assert scan(loops, LOG) == Scan(bytearray(index_of(3)), len(LOG), 3, NOW)
 
 
-def test_every_truncation() -> None:
+def test_every_truncation(loops: ModuleType) -> None:
     for size in range(len(LOG)):
         whole = sum(end <= size for end in ENDS)
         valid = ENDS[whole - 1] if whole else 0
         last = NOW if whole else 0
-        assert scan(LOG[:size]) == Scan(bytearray(index_of(whole)), valid, whole, last)
-        assert first_bad_message(memoryview(LOG)[:size], 3, 10) == 10 + whole
+        assert scan(loops, LOG[:size]) == Scan(bytearray(index_of(whole)), valid, whole, last)
+        assert loops.first_bad_message(memoryview(LOG)[:size], 3, 10) == 10 + whole
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
-def test_every_flipped_byte(flip: int) -> None:
+def test_every_flipped_byte(loops: ModuleType, flip: int) -> None:
     for at in range(len(LOG)):
         damaged = bytearray(LOG)
         damaged[at] ^= flip
         sound = sum(end <= at for end in ENDS)
-        assert scan(damaged).message_count == sound
-        assert scan(damaged).valid_size == (ENDS[sound - 1] if sound else 0)
-        assert first_bad_message(memoryview(damaged), 3, 10) == 10 + sound
+        assert scan(loops, damaged).message_count == sound
+        assert scan(loops, damaged).valid_size == (ENDS[sound - 1] if sound else 0)
+        assert loops.first_bad_message(memoryview(damaged), 3, 10) == 10 + sound
 
 
-def test_zeros_are_no_messages() -> None:
-    assert scan(bytes(4096), first_offset=0).message_count == 0
-    assert scan(LOG + bytes(100)).valid_size == len(LOG)
+def test_zeros_are_no_messages(loops: ModuleType) -> None:
+    assert scan(loops, bytes(4096), first_offset=0).message_count == 0
+    assert scan(loops, LOG + bytes(100)).valid_size == len(LOG)
 
 
-def test_bytes_left_over_are_bad() -> None:
-    assert first_bad_message(memoryview(LOG), 2, 10) == 12
-    assert first_bad_message(memoryview(LOG + b"\0"), 3, 10) == 13
-    assert first_bad_message(memoryview(b""), 0, 10) is None
+def test_bytes_left_over_are_bad(loops: ModuleType) -> None:
+    assert loops.first_bad_message(memoryview(LOG), 2, 10) == 12
+    assert loops.first_bad_message(memoryview(LOG + b"\0"), 3, 10) == 13
+    assert loops.first_bad_message(memoryview(b""), 0, 10) is None
 
 
-def test_an_offset_that_is_not_the_next() -> None:
-    assert scan(LOG, first_offset=11).message_count == 0
-    assert scan(LOG[: ENDS[0]] + LOG[ENDS[1] :]).message_count == 1
-    assert first_bad_message(memoryview(LOG), 3, 9) == 9
+def test_an_offset_that_is_not_the_next(loops: ModuleType) -> None:
+    assert scan(loops, LOG, first_offset=11).message_count == 0
+    assert scan(loops, LOG[: ENDS[0]] + LOG[ENDS[1] :]).message_count == 1
+    assert loops.first_bad_message(memoryview(LOG), 3, 9) == 9
 
 
 def sealed(user_headers_length: int, payload_length: int, reserved: int = 0) -> bytearray:
@@ -297,9 +310,10 @@ def sealed(user_headers_length: int, payload_length: int, reserved: int = 0) -> 
 
 
 @pytest.mark.slow
-def test_limits() -> None:
+def test_limits(loops: ModuleType) -> None:
     def count(log: bytearray) -> int:
-        return scan_log(memoryview(log), 0, segment_first_offset=0, position=0).message_count
+        found: Scan = loops.scan_log(memoryview(log), 0, segment_first_offset=0, position=0)
+        return found.message_count
 
     assert count(sealed(0, 0)) == 1
     assert count(sealed(0, 0, reserved=1)) == 0
@@ -309,41 +323,42 @@ def test_limits() -> None:
     assert count(sealed(0, MESSAGE_PAYLOAD_SIZE_MAX + 1)) == 0
 
 
-def test_a_scan_stops_where_the_index_cannot_follow() -> None:
+def test_a_scan_stops_where_the_index_cannot_follow(loops: ModuleType) -> None:
     log = memoryview(LOG)
     end = 2**32 - 1
-    assert scan_log(log, 10, segment_first_offset=7, position=end - len(LOG)).message_count == 3
-    assert scan_log(log, 10, segment_first_offset=7, position=end - len(LOG) + 1).message_count == 2
+    for position, count in ((end - len(LOG), 3), (end - len(LOG) + 1, 2)):
+        found = loops.scan_log(log, 10, segment_first_offset=7, position=position)
+        assert found.message_count == count
 
 
-def test_times_in_the_index_never_run_backwards() -> None:
+def test_times_in_the_index_never_run_backwards(loops: ModuleType) -> None:
     later = NOW + 5
-    assert scan(LOG, timestamp_min=later).last_timestamp == later
-    entries = scan(LOG, timestamp_min=later).index_entries
+    assert scan(loops, LOG, timestamp_min=later).last_timestamp == later
+    entries = scan(loops, LOG, timestamp_min=later).index_entries
     for at in range(0, len(entries), INDEX_ENTRY_SIZE):
         assert entries[at + 8 : at + 16] == little(later, 8)
-    assert scan(b"", timestamp_min=later).last_timestamp == later
+    assert scan(loops, b"", timestamp_min=later).last_timestamp == later
 
 
-def test_matching_messages() -> None:
+def test_matching_messages(loops: ModuleType) -> None:
     view = memoryview(LOG)
     for size in range(len(LOG) + 1):
-        assert matching_messages(view, view[:size]) == sum(end <= size for end in ENDS)
-        assert matching_messages(view[:size], view) == sum(end <= size for end in ENDS)
-    assert matching_messages(view, memoryview(LOG + LOG)) == 3
+        assert loops.matching_messages(view, view[:size]) == sum(end <= size for end in ENDS)
+        assert loops.matching_messages(view[:size], view) == sum(end <= size for end in ENDS)
+    assert loops.matching_messages(view, memoryview(LOG + LOG)) == 3
     for number, start in enumerate((0, *ENDS[:-1])):
         for at in range(start, start + 64):
             other = bytearray(LOG)
             other[at] ^= 1
-            assert matching_messages(view, memoryview(other)) == number
+            assert loops.matching_messages(view, memoryview(other)) == number
 
 
-def test_where_messages_start() -> None:
-    assert [message_start(memoryview(LOG), number) for number in range(4)] == [0, *ENDS]
+def test_where_messages_start(loops: ModuleType) -> None:
+    assert [loops.message_start(memoryview(LOG), number) for number in range(4)] == [0, *ENDS]
     with pytest.raises(InvalidMessagesSize):
-        message_start(memoryview(LOG), 4)
+        loops.message_start(memoryview(LOG), 4)
     with pytest.raises(InvalidMessagesSize):
-        message_start(memoryview(LOG)[:-1], 3)
+        loops.message_start(memoryview(LOG)[:-1], 3)
 
 
 def test_stamped_or_not() -> None:
@@ -354,10 +369,13 @@ def test_stamped_or_not() -> None:
     assert received[8:] == LOG[8:]
 
 
-def test_offsets_an_index_cannot_say_are_our_own_fault() -> None:
+def test_offsets_an_index_cannot_say_are_our_own_fault(loops: ModuleType) -> None:
     def stamp_at(first_offset: int) -> bytearray:
         sent = memoryview(bytearray(encode_messages([Message(b"a"), Message(b"b")])))
-        return stamp_batch(sent, 2, first_offset, NOW, counting, segment_first_offset=9, position=0)
+        entries: bytearray = loops.stamp_batch(
+            sent, 2, first_offset, NOW, counting, segment_first_offset=9, position=0
+        )
+        return entries
 
     assert stamp_at(9 + 2**32 - 2)[16:20] == b"\xff" * 4
     for first_offset in (8, 9 + 2**32 - 1):

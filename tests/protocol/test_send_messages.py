@@ -1,11 +1,14 @@
 """Both layouts of SEND_MESSAGES, every check of the server, and which status wins."""
 
 import struct
+from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
 
-from borzoi.protocol.batch import INDEX_ENTRY, INDEX_ENTRY_SIZE, check_sent_batch
+from borzoi.protocol import send_messages
+from borzoi.protocol.batch import INDEX_ENTRY, INDEX_ENTRY_SIZE
 from borzoi.protocol.errors import (
     BrokerError,
     CannotReadIndexPosition,
@@ -49,6 +52,15 @@ from tests.protocol import values
 
 HEADERS = bytes.fromhex("02 01000000 6b 0b 04000000 07000000")
 THREE = [Message(b"one"), Message(b"two!", id=7), Message(b"three", user_headers=HEADERS)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running(loops: ModuleType) -> Iterator[None]:
+    """Every test here holds for each implementation of the loops."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("read_sent_batch", "encode_batch", "sent_index"):
+            patch.setattr(send_messages, name, getattr(loops, name))
+        yield
 
 
 @settings(max_examples=50)
@@ -222,28 +234,28 @@ def test_metadata_may_be_longer_than_its_parts() -> None:
     assert decode_send_messages(memoryview(payload)).message_count == 3
 
 
-def check_one(user_headers_length: int, payload_length: int) -> None:
+def check_one(loops: ModuleType, user_headers_length: int, payload_length: int) -> None:
     batch = bytearray(64 + user_headers_length + payload_length)
     MESSAGE_HEADER.pack_into(batch, 0, 0, b"", 0, 0, 0, user_headers_length, payload_length, 0)
     entry = INDEX_ENTRY.pack(0, len(batch), 0)
-    check_sent_batch(memoryview(entry), memoryview(batch), 1)
+    loops.check_sent_batch(memoryview(entry), memoryview(batch), 1)
 
 
 @pytest.mark.slow
-def test_the_largest_payload() -> None:
-    check_one(0, MESSAGE_PAYLOAD_SIZE_MAX)
+def test_the_largest_payload(loops: ModuleType) -> None:
+    check_one(loops, 0, MESSAGE_PAYLOAD_SIZE_MAX)
     with pytest.raises(TooBigMessagePayload):
-        check_one(0, MESSAGE_PAYLOAD_SIZE_MAX + 1)
+        check_one(loops, 0, MESSAGE_PAYLOAD_SIZE_MAX + 1)
 
 
-def test_the_largest_user_headers() -> None:
-    check_one(USER_HEADERS_SIZE_MAX, 1)
+def test_the_largest_user_headers(loops: ModuleType) -> None:
+    check_one(loops, USER_HEADERS_SIZE_MAX, 1)
     with pytest.raises(TooBigUserHeaders):
-        check_one(USER_HEADERS_SIZE_MAX + 1, 1)
+        check_one(loops, USER_HEADERS_SIZE_MAX + 1, 1)
 
 
-def test_a_message_without_payload_is_accepted() -> None:
-    check_one(0, 0)
+def test_a_message_without_payload_is_accepted(loops: ModuleType) -> None:
+    check_one(loops, 0, 0)
 
 
 # The plain layout: no metadata length, no count, no index, user headers first.

@@ -38,6 +38,9 @@ ls /proc/self/fd | wc -l
 """
 
 
+INSTALLED_FROM = ("pyproject.toml", "setup.py", "protocol/_loops.pyx")
+
+
 class Checkout:
     """A copy of the launcher in a directory of its own."""
 
@@ -45,7 +48,9 @@ class Checkout:
         self.root = directory / "check out"
         self.root.mkdir()
         shutil.copy(ROOT / "borzoi", self.root / "borzoi")
-        (self.root / "pyproject.toml").write_text("one")
+        (self.root / "protocol").mkdir()
+        for name in INSTALLED_FROM:
+            (self.root / name).write_text("one")
         self.calls_file = directory / "calls"
         self.broken = directory / "broken"
         program = directory / "program"
@@ -101,9 +106,10 @@ def test_the_program_inherits_no_extra_descriptor(checkout: Checkout) -> None:
     assert first == checkout.run("x")[1].splitlines()[1]
 
 
-def test_a_changed_pyproject_installs_again(checkout: Checkout) -> None:
+@pytest.mark.parametrize("changed", INSTALLED_FROM)
+def test_what_the_install_was_made_from_has_changed(checkout: Checkout, changed: str) -> None:
     checkout.run("x")
-    (checkout.root / "pyproject.toml").write_text("two")
+    (checkout.root / changed).write_text("two")
     checkout.run("x")
     assert checkout.calls() == ["venv", f"pip {checkout.root}", f"pip {checkout.root}"]
 

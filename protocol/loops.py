@@ -1,0 +1,31 @@
+"""Which loops over messages run in this process: compiled ones, or the same in plain Python.
+
+Decided once, at import. The compiled module is there when it could be built at installation.
+It is passed over when it is older than the sources around it, or when the environment says
+BORZOI_PLAIN_LOOPS=1, which is how to rule it out when something looks wrong. Reading that is
+the only thing in this package that looks at the world outside.
+"""
+
+import os
+from typing import Final
+
+from borzoi.protocol.loops_xxh3 import xxh3_address
+from borzoi.protocol.plain_loops import LOOPS_VERSION
+
+PLAIN_LOOPS_VARIABLE: Final = "BORZOI_PLAIN_LOOPS"
+
+
+def compiled_loops_can_run() -> bool:
+    if os.environ.get(PLAIN_LOOPS_VARIABLE) == "1":
+        return False
+    try:
+        from borzoi.protocol import _loops
+    except ImportError:
+        return False
+    if _loops.LOOPS_VERSION != LOOPS_VERSION:
+        return False
+    _loops.use_hash(xxh3_address())
+    return True
+
+
+LOOPS: Final = "compiled" if compiled_loops_can_run() else "plain"

@@ -1,0 +1,1 @@
+"""A broker among enemies: mutated frames, false lengths, slow, silent and too many peers."""

@@ -1,0 +1,243 @@
+"""Mutated frames against a real broker, on several connections at once.
+
+    python -m tests.hostile.socket_fuzz --frames 1000000 [--first 0]
+
+Each connection holds conversations: it sends a number of frames whose length field is right, in
+writes of any size, and counts the answers, which must be exactly as many unless the broker closed
+the connection. The last bytes of a conversation are a frame with a false length or a cut one,
+then an end of file or a reset. Some connections are logged in and own a stream.
+
+The claim: the same worker processes live at the end, none has blamed itself, their memory is
+bounded, and a good client beside all this has noticed nothing. When the claim is broken, the
+conversations of that moment are written to seeds/.
+"""
+
+import argparse
+import random
+import struct
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Final
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands import (
+    ChangePassword,
+    CreateStream,
+    DeleteUser,
+    UpdatePermissions,
+    UpdateUser,
+)
+from borzoi.protocol.errors import BrokerError
+from borzoi.protocol.generations import CLASSIC
+from tests.broker import BrokerProcess
+from tests.hostile.memory import MIB, counted_memory, memory_peak
+from tests.hostile.mutation import CORPUS, Mutant, mutant
+from tests.hostile.neighbour import STREAM, Neighbour, good_neighbour
+from tests.hostile.seeds import Seed, write_seeds
+from tests.hostile.wire import ConnectionEnded, Wire, send_frame, topic_command
+
+CONNECTIONS: Final = 6  # of which every third is not logged in
+FRAMES_PER_CONVERSATION: Final = 100
+PIECES: Final = (1, 7, 8, 64, 1000, 65536)
+FAULT: Final = "fault of ours"
+# A password check takes 20 ms of a worker's one hashing thread, and after a logout nothing is
+# reached any more: most of these are dropped.
+SESSIONS_KEPT: Final = 0.02
+OF_SESSIONS: Final = frozenset(
+    {Code.LOGIN_USER, Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN, Code.LOGOUT_USER}
+)
+# Names and numbers a mutant may hit by chance, and after which nobody could log in any more.
+ROOT: Final = (0, "iggy")
+OF_USERS: Final = (ChangePassword, DeleteUser, UpdatePermissions, UpdateUser)
+HARMLESS: Final = frozenset(
+    {Code.GET_STREAM, Code.GET_TOPIC, Code.GET_TOPICS, Code.POLL_MESSAGES, Code.GET_CONSUMER_OFFSET}
+)
+GROWTH_MAX: Final = 128 * MIB
+
+
+@dataclass
+class Tally:
+    """What all connections together have seen."""
+
+    frames: int = 0
+    conversations: int = 0
+    closed_by_broker: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    errors: list[tuple[BaseException, list[Mutant]]] = field(default_factory=list)
+    lock: Lock = field(default_factory=Lock)
+
+
+def is_wanted(chance: random.Random, mutated: Mutant) -> bool:
+    """Whether a frame may be sent: it must not lock everybody out or hit the good client."""
+    code, payload = mutated
+    if code in OF_SESSIONS:
+        return chance.random() < SESSIONS_KEPT
+    decode = CLASSIC.requests.get(code)
+    if decode is None:
+        return True
+    try:
+        command = decode(memoryview(bytearray(payload)))
+    except BrokerError:
+        return True
+    if isinstance(command, OF_USERS):
+        return command.user not in ROOT
+    # The good client's stream was made first and has the number 0.
+    return getattr(command, "stream", None) not in (0, STREAM) or code in HARMLESS
+
+
+def conversation(first: int, count: int) -> Iterator[Mutant]:
+    """The frames of `count` wanted numbers from `first` on."""
+    chance = random.Random(first)
+    number = first
+    while count:
+        # One frame in five is as it should be, so that there is something to be hostile to.
+        mutated = chance.choice(CORPUS) if chance.random() < 0.2 else mutant(number)
+        number += 1
+        if is_wanted(chance, mutated):
+            count -= 1
+            yield mutated
+
+
+def hold(broker: BrokerProcess, first: int, logged_in: bool, tally: Tally) -> None:
+    """One conversation from beginning to end."""
+    chance = random.Random(~first)
+    said = list(conversation(first, FRAMES_PER_CONVERSATION))
+    try:
+        with Wire(broker) as wire:
+            if logged_in:
+                wire.log_in()
+                for name in ("orders", "events"):
+                    wire.ask(CreateStream(name))
+                    wire.ask(topic_command(name, "events", 3))
+                wire.send(send_frame("orders", "events", [bytes(100)] * 3))
+                wire.answer()
+            statuses = _exchange(wire, said, chance.choice(PIECES))
+            _part(wire, chance)
+    except Exception as error:
+        with tally.lock:
+            tally.errors.append((error, said))
+        return
+    with tally.lock:
+        tally.conversations += 1
+        tally.frames += len(said)
+        tally.closed_by_broker += len(statuses) < len(said)
+        tally.statuses.update(statuses)
+
+
+def _exchange(wire: Wire, said: Sequence[Mutant], piece: int) -> list[int]:
+    """Send in pieces; the statuses that came back, fewer than asked for if the broker closed."""
+    statuses: list[int] = []
+    data = b"".join(mutated.frame for mutated in said)
+    # Only the beginning in crumbs: each is a system call on both sides.
+    crumbs_end = 400 - 400 % piece if piece < 64 else 0
+    starts = [*range(0, crumbs_end, piece), *range(crumbs_end, len(data), max(piece, 1000))]
+    pieces = [data[start:end] for start, end in pairwise([*starts, len(data)])]
+    try:
+        for part in pieces:
+            wire.send(part)
+        for _ in said:
+            statuses.append(wire.answer().status)
+    except ConnectionEnded:
+        return statuses
+    assert wire.is_in_step(), "an answer too many"
+    return statuses
+
+
+def _part(wire: Wire, chance: random.Random) -> None:
+    """Leave in one of several impolite ways."""
+    frame = mutant(chance.getrandbits(32)).frame
+    with suppress(ConnectionEnded):
+        match chance.randrange(4):
+            case 0:
+                wire.send(struct.pack("<I", chance.choice((0, 3, 2**31, 2**32 - 1))) + frame[4:])
+            case 1:
+                wire.send(frame[: chance.randint(1, len(frame) - 1)])
+            case 2:
+                wire.send(struct.pack("<I", chance.choice((1_000, 100_000, 10**7))) + frame[4:])
+            case _:
+                wire.send(chance.randbytes(chance.randint(1, 100)))
+    if chance.random() < 0.5:
+        wire.reset()
+
+
+def run(broker: BrokerProcess, first: int, frames: int) -> tuple[Tally, Neighbour, int]:
+    """Fuzz a started broker and check the claim; what was seen, and the growth of its memory."""
+    tally = Tally()
+    workers = broker.workers()
+    conversations = range(first, first + frames * 2, FRAMES_PER_CONVERSATION * 2)
+    with good_neighbour(broker) as neighbour, memory_peak(broker) as peak:
+        neighbour.check()
+        before = counted_memory(broker)
+
+        def connection(number: int) -> None:
+            for start in conversations[number::CONNECTIONS]:
+                hold(broker, start, number % 3 != 0, tally)
+                if tally.errors or neighbour.error is not None:
+                    return
+
+        threads = [Thread(target=connection, args=(number,)) for number in range(CONNECTIONS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        growth = peak() - before
+        _judge(broker, workers, tally, neighbour, growth, first)
+    return tally, neighbour, growth
+
+
+def _judge(
+    broker: BrokerProcess,
+    workers: dict[int, int],
+    tally: Tally,
+    neighbour: Neighbour,
+    growth: int,
+    first: int,
+) -> None:
+    problems = [f"{type(error).__name__}: {error}" for error, _ in tally.errors]
+    if neighbour.error is not None:
+        problems.append(f"the good client: {neighbour.error!r}")
+    if broker.workers() != workers:
+        problems.append("a worker died")
+    if FAULT in broker.output():
+        problems.append("a worker blames itself")
+    if growth > GROWTH_MAX:
+        problems.append(f"the memory grew by {growth} bytes")
+    if problems:
+        reason = "; ".join(problems)
+        seeds = [Seed("request", one) for _, said in tally.errors for one in said]
+        path = write_seeds(f"socket-{first}", reason, seeds)
+        raise AssertionError(f"{reason}, see {path.name}:\n{broker.output()[-10_000:]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Mutated frames against a real broker.")
+    parser.add_argument("--frames", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        broker = BrokerProcess(Path(directory) / "data", {"IGGY_SYSTEM_MEMORY_POOL_SIZE": "512MiB"})
+        broker.start()
+        try:
+            began = time.monotonic()
+            tally, neighbour, growth = run(broker, arguments.first, arguments.frames)
+            took_s = time.monotonic() - began
+        finally:
+            broker.close()
+    print(
+        f"{tally.frames} frames in {tally.conversations} conversations and {took_s:.0f} s, "
+        f"{tally.closed_by_broker} closed by the broker, memory grew by {growth // MIB} MiB\n"
+        f"statuses: {dict(tally.statuses.most_common(20))}\n"
+        f"a good client beside: {neighbour.rounds} rounds of ping, send and poll, "
+        f"p50 {neighbour.percentile_ms(50):.1f} ms, p99 {neighbour.percentile_ms(99):.1f} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()

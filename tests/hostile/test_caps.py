@@ -1,0 +1,141 @@
+"""Too many connections, and connections that say next to nothing.
+
+The refused are closed at once; the silent and the slow are closed when their time is over; a good
+client beside them notices nothing, and the broker is left with the descriptors it had before.
+"""
+
+from contextlib import ExitStack
+from typing import Final
+
+import psutil
+import pytest
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.frame import REQUEST_HEADER
+from tests.broker import BrokerProcess, wait_for
+from tests.conftest import NewBroker
+from tests.hostile.neighbour import CONNECTIONS, good_neighbour
+from tests.hostile.wire import PING, ConnectionEnded, Wire
+
+CAP: Final = 20
+SLOW: Final = 200
+CLOSED_TIMEOUT_S: Final = 30.0
+ONE_SHARD: Final = {
+    "IGGY_SYSTEM_MEMORY_POOL_SIZE": "512MiB",
+    "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1",
+}
+
+
+def is_let_in(wire: Wire) -> bool:
+    try:
+        return wire.is_in_step()
+    except ConnectionEnded:
+        return False
+
+
+def descriptors(broker: BrokerProcess) -> int:
+    return sum(psutil.Process(pid).num_fds() for pid in broker.workers().values())
+
+
+@pytest.mark.slow
+def test_the_cap_on_connections_of_a_shard(new_broker: NewBroker) -> None:
+    broker = new_broker(**ONE_SHARD, IGGY_LIMITS_CONNECTIONS_MAX=str(CAP))
+    with ExitStack() as opened:
+        wires = [opened.enter_context(Wire(broker)) for _ in range(CAP)]
+        assert all(is_let_in(wire) for wire in wires)
+        for _ in range(3):
+            with Wire(broker) as refused:
+                assert not is_let_in(refused)
+        assert all(is_let_in(wire) for wire in wires)
+        # A place that is given up is somebody else's.
+        wires.pop().close()
+
+        def gets_in() -> bool:
+            wire = opened.enter_context(Wire(broker))
+            return is_let_in(wire)
+
+        wait_for(gets_in)
+        with Wire(broker) as refused:
+            assert not is_let_in(refused)
+    assert "fault of ours" not in broker.output()
+
+
+@pytest.mark.slow
+def test_the_cap_on_connections_from_one_address(new_broker: NewBroker) -> None:
+    broker = new_broker(**ONE_SHARD, IGGY_LIMITS_CONNECTIONS_PER_ADDRESS_MAX=str(CAP))
+    with ExitStack() as opened:
+        for source in ("127.0.0.1", "127.0.0.2"):
+            wires = [opened.enter_context(Wire(broker, source)) for _ in range(CAP)]
+            assert all(is_let_in(wire) for wire in wires)
+            with Wire(broker, source) as refused:
+                assert not is_let_in(refused)
+        with Wire(broker, "127.0.0.3") as other:
+            assert is_let_in(other)
+            other.log_in()
+    assert "fault of ours" not in broker.output()
+
+
+@pytest.mark.slow
+def test_hundreds_of_slow_sockets(new_broker: NewBroker) -> None:
+    """Some say nothing, some a byte of a frame now and then, some throw a refused frame away."""
+    broker = new_broker(
+        IGGY_SYSTEM_MEMORY_POOL_SIZE="512MiB",
+        IGGY_LIMITS_LOGIN_TIMEOUT="3s",
+        IGGY_LIMITS_FRAME_TIMEOUT="2s",
+    )
+    workers = broker.workers()
+    kinds = (
+        b"",
+        PING,
+        PING[:5],
+        REQUEST_HEADER.pack(4 + 100, Code.LOGIN_USER) + b"\x04",
+        REQUEST_HEADER.pack(1_000_000, Code.SEND_MESSAGES),
+    )
+    with good_neighbour(broker) as neighbour, ExitStack() as opened:
+        neighbour.check(rounds_more=20)  # Its connections have found their shards.
+        before = descriptors(broker)
+        wires = [opened.enter_context(Wire(broker)) for _ in range(SLOW)]
+        for number, wire in enumerate(wires):
+            wire.send(kinds[number % len(kinds)])
+        living = [wire for number, wire in enumerate(wires) if number % len(kinds) > 1]
+
+        def trickle() -> bool:
+            """One more byte of each unfinished frame; True when the broker has closed them all."""
+            for wire in list(living):
+                try:
+                    wire.send(b"\0")
+                except ConnectionEnded:
+                    living.remove(wire)
+            neighbour.check(rounds_more=1)
+            return not living
+
+        wait_for(trickle, CLOSED_TIMEOUT_S)
+        wait_for(lambda: descriptors(broker) == before, CLOSED_TIMEOUT_S)
+        for wire in wires:
+            wire.drain_until_closed()
+    assert neighbour.rounds > CONNECTIONS
+    said = broker.output()
+    assert said.count("it did not log in") + said.count("it did not finish a frame") == SLOW
+    assert broker.workers() == workers
+    assert "fault of ours" not in said
+
+
+@pytest.mark.slow
+def test_connections_that_end_before_they_begin(new_broker: NewBroker) -> None:
+    """A reset may come before the broker has even accepted the connection."""
+    broker = new_broker(IGGY_SYSTEM_MEMORY_POOL_SIZE="512MiB")
+    workers = broker.workers()
+    with good_neighbour(broker) as neighbour:
+        neighbour.check(rounds_more=20)  # Its connections have found their shards.
+        before = descriptors(broker)
+        for number in range(600):
+            wire = Wire(broker)
+            if number % 3 == 1:
+                wire.send(PING)
+            if number % 3 == 2:
+                wire.close()
+            else:
+                wire.reset()
+        wait_for(lambda: descriptors(broker) == before)
+    assert broker.workers() == workers
+    assert "fault of ours" not in broker.output()
