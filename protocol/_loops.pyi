@@ -5,6 +5,9 @@ from typing import Final
 
 from borzoi.protocol.identifiers import Identifier, Partitioning
 from borzoi.protocol.message import Message
+
+# For the type checker it is the same class as its twin.
+from borzoi.protocol.plain_loops import RandomIds as RandomIds
 from borzoi.protocol.plain_loops import Scan
 
 LOOPS_VERSION: Final[int]

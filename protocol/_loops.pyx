@@ -26,6 +26,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -49,7 +50,7 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.identifiers import Balanced, MessagesKey, PartitionId
 from borzoi.protocol.message import Message
-from borzoi.protocol.plain_loops import Scan
+from borzoi.protocol.plain_loops import SEED_SIZE, Scan
 
 if sys.byteorder != "little":
     raise ImportError("the compiled loops are for little-endian machines")
@@ -59,7 +60,7 @@ cdef extern from "Python.h":
         PyBUF_READ
     int PyObject_GenericSetAttr(object, object, object) except -1
 
-LOOPS_VERSION = 1
+LOOPS_VERSION = 2
 
 # A message header, as drawn in message.py.
 cdef enum:
@@ -666,3 +667,44 @@ def decode_batch(view, uint64_t at=0):
         return messages
     finally:
         PyBuffer_Release(&buffer)
+
+
+cdef class RandomIds:
+    """See plain_loops.py. The generator is xoshiro256**: its whole state comes from the seed."""
+
+    cdef uint64_t s0, s1, s2, s3
+
+    def __init__(self, bytes seed):
+        if len(seed) != SEED_SIZE or not any(seed):
+            raise ValueError(f"a seed has {SEED_SIZE} bytes that are not all zero")
+        cdef const uint8_t *at = seed
+        self.s0 = load_u64(at)
+        self.s1 = load_u64(at + 8)
+        self.s2 = load_u64(at + 16)
+        self.s3 = load_u64(at + 24)
+
+    def __call__(self, uint64_t size):
+        cdef bytes found = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>size)
+        cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(found)
+        cdef uint64_t left = size, word
+        while left:
+            word = self.next()
+            if left < 8:
+                memcpy(at, &word, left)
+                break
+            store_u64(at, word)
+            at += 8
+            left -= 8
+        return found
+
+    cdef inline uint64_t next(self) noexcept:
+        cdef uint64_t scrambled = self.s1 * 5
+        cdef uint64_t shifted = self.s1 << 17
+        scrambled = ((scrambled << 7) | (scrambled >> 57)) * 9
+        self.s2 ^= self.s0
+        self.s3 ^= self.s1
+        self.s1 ^= self.s2
+        self.s0 ^= self.s3
+        self.s2 ^= shifted
+        self.s3 = (self.s3 << 45) | (self.s3 >> 19)
+        return scrambled

@@ -29,12 +29,14 @@ from borzoi.protocol.plain_loops import (
     INDEX_ENTRY,
     INDEX_ENTRY_SIZE,
     OFFSET_AT,
+    SEED_SIZE,
     SENT_FIELDS,
     Scan,
 )
 
 if LOOPS == "compiled":
     from borzoi.protocol._loops import (
+        RandomIds,
         check_sent_batch,
         decode_batch,
         encode_batch,
@@ -49,6 +51,7 @@ if LOOPS == "compiled":
     )
 else:
     from borzoi.protocol.plain_loops import (
+        RandomIds,
         check_sent_batch,
         decode_batch,
         encode_batch,
@@ -68,8 +71,10 @@ __all__ = [
     "LOOPS",
     "MESSAGE_HEADER_SIZE",
     "MESSAGE_PAYLOAD_SIZE_MAX",
+    "SEED_SIZE",
     "SENT_FIELDS",
     "USER_HEADERS_SIZE_MAX",
+    "RandomIds",
     "Scan",
     "check_sent_batch",
     "clear_first_checksum",

@@ -106,6 +106,12 @@ class Board:
                 return words
         raise AssertionError(f"slot {slot} changed during each of {READ_TRIES_MAX} reads")
 
+    def version(self, slot: int) -> int:
+        """How often the slot was published to: one word, to see whether anything is new."""
+        if not 0 <= slot < self.slots:
+            raise SlotOutOfRange(f"slot {slot} of a board of {self.slots}")
+        return self._words[slot * BOARD_SLOT_WORDS]
+
     def close(self) -> bool:
         """Unmap; True if the map is gone at once."""
         return self._memory.close()

@@ -16,7 +16,7 @@ async def asked(start: Callable[[Done], None]) -> tuple[int, int, int]:
     """Start an operation and wait for its three results; errors are raised."""
     future: asyncio.Future[tuple[int, int, int, int]] = asyncio.get_running_loop().create_future()
 
-    def done(status: int, first: int, second: int, third: int) -> None:
+    def done(status: int, first: int = 0, second: int = 0, third: int = 0) -> None:
         if not future.done():
             future.set_result((status, first, second, third))
 

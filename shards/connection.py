@@ -28,7 +28,7 @@ from borzoi.protocol.errors import InvalidCommand, Unauthenticated
 from borzoi.protocol.frame import CODE_SIZE, LENGTH_SIZE, REQUEST_HEADER, encode_response
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool, Waiter
-from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
+from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
 
 # One turn of the loop carries out at most so many requests of a connection, and reads at most one
 # full window. A ping takes 10 us: without this bound a flood of them kept others waiting 400 ms.
@@ -91,6 +91,13 @@ class Connection(asyncio.BufferedProtocol):
         self._receive = receive
         self._pool = pool
         self._limits = limits
+        # Frames up to here are admitted whatever they are and whoever sends them.
+        self._admitted_size = min(
+            limits.frame_size_max_before_login,
+            limits.control_frame_size_max,
+            limits.frame_size_max,
+            WINDOW_SIZE - 1,
+        )
         self._transport: asyncio.Transport | None = None
         self._session: SessionOfConnection | None = None
         self._kept = b""  # bytes that wait for their turn, or for the rest of a header
@@ -148,6 +155,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         window_was_filled = nbytes == len(self._receive.window())
         block, start = self._receive.received(nbytes)
+        if nbytes <= self._admitted_size and self._is_one_frame(block, start, nbytes):
+            # What nearly every request is. The hold on the block becomes the request's.
+            self._begin(block, block.view, start, nbytes)
+            if self._receive.low:
+                self._pause_until_pool_has_room(BLOCK_SIZE)
+            return
         if self._kept:
             joined = self._kept + block.view[start : start + nbytes]
             self._kept = b""
@@ -278,6 +291,19 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     # Cutting frames.
+
+    def _is_one_frame(self, block: Buffer, start: int, nbytes: int) -> bool:
+        """Whether these bytes are exactly one frame, and nothing is in its way."""
+        return (
+            nbytes >= REQUEST_HEADER.size
+            and REQUEST_HEADER.unpack_from(block.view, start)[0] == nbytes - LENGTH_SIZE
+            and not self._busy
+            and not self._kept
+            and not self._drain_left
+            and self._write_paused_since is None
+            and block.position is not None
+            and self._is_open()
+        )
 
     def _take(self, block: Buffer | None, view: memoryview, start: int, end: int) -> None:
         """Cut frames from bytes that lie in a shared block, or in private memory (None)."""

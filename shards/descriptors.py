@@ -14,9 +14,8 @@ Positions mean the arena of the shard that asks: it lends a buffer with the requ
 it back with the reply, or by the death of the peer, never by a timeout.
 """
 
-from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 
 class RequestKind(IntEnum):
@@ -54,8 +53,13 @@ class Request(NamedTuple):
 
 
 Words: TypeAlias = tuple[int, int, int, int, int, int, int, int]
-Done: TypeAlias = Callable[[int, int, int, int], None]
-"""How an operation ends: status (0 = success) and up to three results."""
+
+
+class Done(Protocol):
+    """How an operation ends: status (0 = success) and up to three results."""
+
+    def __call__(self, status: int, first: int = 0, second: int = 0, third: int = 0, /) -> None:
+        """Called exactly once."""
 
 
 def pack_request(request: Request) -> Words:

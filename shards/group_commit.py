@@ -190,6 +190,10 @@ class GroupCommit:
                     log.run_sync(plan)
             except BrokerError as error:
                 failed = error
+            except Exception as error:
+                # A fault of ours, but whoever waits must hear of it, and in the loop's thread.
+                LOG.exception("the sync of partition %s broke", partition.target)
+                failed = CannotSyncFile(str(error))
             self._loop.call_soon_threadsafe(finished, failed)
 
         self._disk.submit(run)
@@ -206,7 +210,10 @@ class GroupCommit:
         if plan is not None and error is None:
             partition.log.finish_sync(plan)
         status = 0
-        if error is not None:
+        if error is not None and not partition.alive:
+            # Purged or deleted while it was being synced: nobody needs those bytes any more.
+            LOG.info("partition %s ended before it was synced", partition.target)
+        elif error is not None:
             status = CannotSyncFile.status
             LOG.error(
                 "partition %s is read-only until restart, its data did not reach the disk: %s",

@@ -42,6 +42,7 @@ class MetadataService:
         self._copy = copy
         self._board = board
         self._on_effects = on_effects
+        self._version = -1
         self.proposer: Proposer | None = None
 
     @property
@@ -51,11 +52,15 @@ class MetadataService:
 
     def refresh(self) -> State:
         """The state with everything that was committed before this call."""
-        index, end_position, *_ = self._board.read(METADATA_SLOT)
-        if index != self._copy.applied_index:
-            for effects in self._copy.catch_up(index, end_position):
-                self._on_effects(effects)
+        if self._board.version(METADATA_SLOT) != self._version:
+            self._catch_up()
         return self._copy.state
+
+    def refresh_version(self) -> int:
+        """Refresh, and tell a number that changes with every change of the state."""
+        if self._board.version(METADATA_SLOT) != self._version:
+            self._catch_up()
+        return self._version
 
     async def change(self, command: Any, user_id: int) -> Change:
         """Have shard 0 carry out a change, and see it here."""
@@ -76,3 +81,12 @@ class MetadataService:
         if topic is None:
             raise PartitionNotFound(f"namespace {namespace:#x} is empty")
         return self.target(stream_id, topic, partition_id)
+
+    def _catch_up(self) -> None:
+        # The version first: what is published meanwhile is seen by the next refresh.
+        version = self._board.version(METADATA_SLOT)
+        index, end_position, *_ = self._board.read(METADATA_SLOT)
+        if index != self._copy.applied_index:
+            for effects in self._copy.catch_up(index, end_position):
+                self._on_effects(effects)
+        self._version = version

@@ -42,18 +42,17 @@ class Owners:
     def append(
         self,
         target: Target,
+        owner: int,
         batch: memoryview,
         message_count: int,
-        buffer: Buffer | None,
+        buffer: Buffer,
         position: int,
         done: Done,
     ) -> None:
         """Append a batch that lies at `position` of our arena, inside `buffer`."""
-        owner = self.owner(target)
         if owner == self.shard:
             self._partitions.append(target, batch, message_count, False, done)
             return
-        assert buffer is not None, "only what lies in the arena can be lent"
         self._peers.ask(
             owner,
             RequestKind.APPEND,

@@ -23,6 +23,7 @@ from borzoi.router.placement import pack_namespace, unpack_namespace
 from borzoi.shards.descriptors import Done
 from borzoi.shards.durability import Durability
 from borzoi.shards.group_commit import GroupCommit
+from borzoi.shards.message_ids import RANDOM_IDS
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.state import Run
 from borzoi.shards.owned_partition import OwnedPartition
@@ -128,7 +129,7 @@ class Partitions:
         except BrokerError as error:
             done(error.status, 0, 0, 0)
             return
-        partition.appends.append(lambda status: done(status, 0, 0, 0))
+        partition.appends.append(done)
         self._commit.touch(partition)
 
     def resolve_poll(
@@ -284,7 +285,12 @@ class Partitions:
         stream, topic, number = unpack_namespace(target.namespace)
         directory = self._layout.partition(stream, topic, number)
         log = PartitionLog.create(
-            directory, target.birth, self._settings, self._files, open_files=self._open_files
+            directory,
+            target.birth,
+            self._settings,
+            self._files,
+            open_files=self._open_files,
+            random_bytes=RANDOM_IDS,
         )
         offsets = ConsumerOffsets(directory, self._files, self._open_files, self._consumers_max)
         self.adopt(target, log, offsets)

@@ -266,7 +266,7 @@ class Peers:
         lent = peer.arena.lent(request.position, request.length)
         request_id = request.request_id
 
-        def answer(status: int, first: int, second: int, third: int) -> None:
+        def answer(status: int, first: int = 0, second: int = 0, third: int = 0) -> None:
             if self._peers[peer.shard] is not peer:
                 return
             words: Words = pack_reply(status, self._generation, request_id, (first, second, third))

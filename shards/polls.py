@@ -99,7 +99,7 @@ class Polls:
         auto_commit: bool,
         polled: Polled,
     ) -> None:
-        def resolved(status: int, start: int, found: int, current: int) -> None:
+        def resolved(status: int, start: int = 0, found: int = 0, current: int = 0) -> None:
             if status or found == 0:
                 polled(status, current, None)
                 return

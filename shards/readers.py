@@ -9,6 +9,7 @@ from typing import Final
 
 from borzoi.router.board import Board
 from borzoi.router.placement import unpack_namespace
+from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.target import Target
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
@@ -40,6 +41,15 @@ class Readers:
     def published(self, slot: int) -> Published:
         """What the owner of a slot published last, of whatever birth that was."""
         return Published(*self._board.read(slot))
+
+    def forget(self, effects: Effects) -> None:
+        """Let go of files that were removed, so that their space is freed."""
+        births = {run.birth for _, _, run in effects.removed}
+        births |= {old.birth for _, _, old, _ in effects.purged}
+        if births:
+            for key in [key for key in self._readers if key[1] in births]:
+                del self._readers[key]
+            self._windows.clear()
 
     def reader(self, target: Target) -> PartitionReader:
         """The reader of one life of a partition."""

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from borzoi.protocol.errors import BrokerError
 from borzoi.router.placement import pack_namespace, shard_of
 from borzoi.shards.durability import Durability
+from borzoi.shards.message_ids import RANDOM_IDS
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.readers import Readers
@@ -83,6 +84,7 @@ def recover_partitions(
                 # After a worker's death the board still says what readers may rely on.
                 board=board if board.birth == target.birth else None,
                 open_files=open_files,
+                random_bytes=RANDOM_IDS,
             )
         except OSError as error:
             # The disk cannot be read here: that is no torn tail, nothing may be cut.

@@ -13,44 +13,39 @@ import logging
 import socket
 from collections.abc import Coroutine, Sequence
 from inspect import iscoroutine
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import xxhash
 
-from borzoi.protocol.batch import clear_first_checksum
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.errors import (
     BrokerError,
     ClientNotFound,
     FeatureUnavailable,
     GenericError,
     InvalidCommand,
-    PartitionNotFound,
-    ShardCommunicationError,
     StaleClient,
     Unauthenticated,
     error_for,
 )
-from borzoi.protocol.frame import OK, RESPONSE_HEADER, encode_response
+from borzoi.protocol.frame import OK, encode_response
 from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation
-from borzoi.protocol.identifiers import ConsumerKind, Identifier, PartitionId, consumer_number
 from borzoi.protocol.responses.clients import Transport
-from borzoi.protocol.responses.polled import POLLED_HEADER, encode_polled_header
-from borzoi.protocol.send_messages import SendMessages
 from borzoi.router.buffer import Buffer
-from borzoi.shards.access import require
 from borzoi.shards.asking import Abandoned
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.peers import ABANDONED
+from borzoi.shards.polling import Polling
+from borzoi.shards.sending import OK_PARTS, Route, Sending
 from borzoi.shards.services import Services
-from borzoi.shards.target import Target
 from borzoi.shards.worker_spec import SessionState
-from borzoi.storage.reader import Slices
 
 LOG: Final = logging.getLogger(__name__)
 
 BEFORE_LOGIN: Final = frozenset({Code.PING, Code.LOGIN_USER, Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN})
+# Plain numbers: comparing with a member of an enumeration costs a call.
+SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
+POLL_MESSAGES: Final = int(Code.POLL_MESSAGES)
 CLOSING: Final = (StaleClient, ClientNotFound)
 
 
@@ -67,14 +62,6 @@ class Link(Protocol):
         """The socket, if this is a plain TCP connection with nothing in work."""
 
 
-class Named(NamedTuple):
-    """What a request about a partition says of itself: its command, and the topic it means."""
-
-    code: Code
-    stream: Identifier
-    topic: Identifier
-
-
 class Session:
     """State of one client, from connect to disconnect."""
 
@@ -89,6 +76,8 @@ class Session:
         self.knows_all_codecs = False
         self._may_move = transport is Transport.TCP and services.migration.enabled
         self._moves_to: int | None = None
+        self._sending = Sending(services, self)
+        self._polling = Polling(services, self)
 
     @classmethod
     def adopt(cls, services: Services, link: Link, state: SessionState) -> "Session":
@@ -114,10 +103,12 @@ class Session:
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
         """Carry out one request. Bytes of `payload` are valid until the answer."""
         try:
-            if code == Code.SEND_MESSAGES:
-                self._send_messages(payload, buffer, start)
-            elif code == Code.POLL_MESSAGES:
-                self._poll_messages(payload)
+            if code == SEND_MESSAGES:
+                if self.user_id is None:
+                    raise Unauthenticated("SEND_MESSAGES needs a login")
+                self._sending.begin(payload, buffer, start)
+            elif code == POLL_MESSAGES and self.user_id is not None:
+                self._polling.begin(payload)
             else:
                 self._handle(code, payload)
         except BrokerError as error:
@@ -167,67 +158,27 @@ class Session:
         payload = self.generation.replies[code](value)
         self._link.finish([encode_response(0, payload) if payload else OK])
 
-    # Sending.
+    # What sends and polls call when they end.
 
-    def _send_messages(self, payload: memoryview, buffer: Buffer | None, start: int) -> None:
-        if self.user_id is None:
-            raise Unauthenticated("SEND_MESSAGES needs a login")
-        command = self.generation.requests[Code.SEND_MESSAGES](payload)
-        assert isinstance(command, SendMessages)
-        target = self._services.sends.target(self.user_id, command)
-        batch = command.batch
-        taken: Buffer | None = None
-        if command.batch_start is None:
-            # The batch was rebuilt in private memory; the owner can only be lent the arena.
-            taken = self._services.pool.take(batch.nbytes)
-            if taken is None:
-                raise ShardCommunicationError("no buffer is free to hand the batch on")
-            taken.view[:] = batch
-            buffer, batch, position = taken, taken.view, taken.position
+    def finish_send(self, route: Route) -> None:
+        """The batch is appended: answer, and go where its partition lives."""
+        self._link.finish(OK_PARTS)
+        if self._may_move and route.may_move:
+            owners = self._services.owners
+            if route.owner != owners.shard:
+                self._moves_to = route.owner
+                self._move_soon()
+
+    def finish_poll(self, parts: list[bytes | memoryview]) -> None:
+        """Answer with what was found."""
+        self._link.finish(parts)
+
+    def fail_with(self, status: int) -> None:
+        """Answer with an error, or close without one if the outcome is unknown."""
+        if status == ABANDONED:
+            self._link.abandon()
         else:
-            assert buffer is not None
-            assert buffer.position is not None
-            position = buffer.position + start + command.batch_start
-        assert position is not None
-        clear_first_checksum(batch)
-        # Not the command itself: a rebuilt batch in private memory must not outlive this call.
-        if self._may_move and isinstance(command.partitioning, PartitionId):
-            owner = self._services.owners.owner(target)
-            self._moves_to = owner if owner != self._services.owners.shard else None
-        named = Named(Code.SEND_MESSAGES, command.stream, command.topic)
-        self._append(command.message_count, target, batch, buffer, position, taken, named)
-
-    def _append(
-        self,
-        message_count: int,
-        target: Target,
-        batch: memoryview,
-        buffer: Buffer,
-        position: int,
-        taken: Buffer | None,
-        named: Named | None,
-    ) -> None:
-        """`named` is given at the first attempt; at the second the answer is what it is."""
-
-        def appended(status: int, _first: int, _second: int, _third: int) -> None:
-            if status == PartitionNotFound.status and named is not None:
-                moved = self._new_life(target, named)
-                if moved is not None:
-                    clear_first_checksum(batch)
-                    self._append(message_count, moved, batch, buffer, position, taken, None)
-                    return
-            if taken is not None:
-                taken.release()
-            if status == 0:
-                self._link.finish([OK])
-                if self._moves_to is not None:
-                    self._move_soon()
-            elif status == ABANDONED:
-                self._link.abandon()
-            else:
-                self._fail(error_for(status))
-
-        self._services.owners.append(target, batch, message_count, buffer, position, appended)
+            self._fail(error_for(status))
 
     def _move_soon(self) -> None:
         # After the answer has left: the transport writes at the end of this turn.
@@ -244,69 +195,6 @@ class Session:
         )
         self._services.migration.hand_over(self._link, shard, state)
 
-    # Polling.
-
-    def _poll_messages(self, payload: memoryview) -> None:
-        command = self.generation.requests[Code.POLL_MESSAGES](payload)
-        assert isinstance(command, PollMessages)
-        if self.user_id is None:
-            raise Unauthenticated("POLL_MESSAGES needs a login")
-        state = self._services.metadata.refresh()
-        stream = state.stream(command.stream)
-        topic = stream.topic(command.topic)
-        require(state, self.user_id, Code.POLL_MESSAGES, stream.id, topic.id)
-        if command.consumer.kind == ConsumerKind.GROUP:
-            consumer = topic.group(command.consumer.id).id
-            raise FeatureUnavailable("polling as a member of a consumer group is not served yet")
-        consumer = consumer_number(command.consumer.id)
-        target = self._services.metadata.target(stream.id, topic, command.partition_id or 0)
-        named = Named(Code.POLL_MESSAGES, command.stream, command.topic)
-        self._poll(command, consumer, target, named)
-
-    def _poll(
-        self, command: PollMessages, consumer: int, target: Target, named: Named | None
-    ) -> None:
-        def polled(status: int, current: int, slices: Slices | None) -> None:
-            if status == PartitionNotFound.status and named is not None:
-                moved = self._new_life(target, named)
-                if moved is not None:
-                    self._poll(command, consumer, moved, None)
-                    return
-            if status == 0:
-                self._link.finish(_polled_parts(target.partition_id, current, slices))
-            elif status == ABANDONED:
-                self._link.abandon()
-            else:
-                self._fail(error_for(status))
-
-        strategy = command.strategy
-        self._services.polls.poll(
-            target,
-            strategy.kind,
-            strategy.value,
-            command.count,
-            command.consumer.kind,
-            consumer,
-            command.auto_commit,
-            polled,
-        )
-
-    def _new_life(self, target: Target, named: Named) -> Target | None:
-        """The partition that lives now where the client meant, if `target` has ended.
-
-        Looked up by what the client said: the id of a deleted topic may be another one's by now.
-        """
-        metadata = self._services.metadata
-        state = metadata.refresh()
-        try:
-            stream = state.stream(named.stream)
-            topic = stream.topic(named.topic)
-            require(state, self.user, named.code, stream.id, topic.id)
-            now = metadata.target(stream.id, topic, target.partition_id)
-        except BrokerError:
-            return None
-        return now if now.birth != target.birth else None
-
     # Errors.
 
     def _fail(self, error: BrokerError) -> None:
@@ -317,16 +205,3 @@ class Session:
     def _report_our_fault(self, code: int) -> None:
         LOG.exception("client %d: command %d failed through a fault of ours", self.client_id, code)
         self._link.finish([encode_response(GenericError.status)], close=True)
-
-
-def _polled_parts(
-    partition_id: int, current: int, slices: Slices | None
-) -> list[bytes | memoryview]:
-    if slices is None:
-        size = POLLED_HEADER.size
-        head = RESPONSE_HEADER.pack(0, size) + encode_polled_header(partition_id, current, 0)
-        return [head]
-    head = RESPONSE_HEADER.pack(0, POLLED_HEADER.size + slices.size) + encode_polled_header(
-        partition_id, current, slices.message_count
-    )
-    return [head, *slices.views]

@@ -398,6 +398,7 @@ class Worker:
     def _take_effects(self, effects: Effects) -> None:
         self._partitions.apply_effects(effects)
         self._sends.forget(effects)
+        self._readers.forget(effects)
 
     # The supervisor.
 

@@ -74,6 +74,10 @@ class WindowCache:
         self._windows.move_to_end((file, number))
         return window.view
 
+    def address(self, file: FileIdentity, number: int) -> int:
+        """Where a window that is mapped lies."""
+        return int(self._windows[file, number].address)
+
     def is_cold(self, file: FileIdentity, number: int, start: int, end: int) -> bool:
         """Whether touching these bytes of a mapped window would wait for the disk."""
         window = self._windows.get((file, number))

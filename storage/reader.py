@@ -19,6 +19,7 @@ from borzoi.protocol.batch import scan_log
 from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum
 from borzoi.storage.birth import BirthDamaged, read_birth
 from borzoi.storage.files import Files
+from borzoi.storage.hot_range import HotRange
 from borzoi.storage.layout import LOG_SUFFIX, segment_first_offsets
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.published import Published
@@ -74,6 +75,7 @@ class PartitionReader:
         self._segments: list[SegmentView] = []
         self._verified = VerifiedOffsets()
         self._may_wait = True
+        self._hot: HotRange | None = None
 
     def read(
         self,
@@ -93,6 +95,11 @@ class PartitionReader:
         nothing = Slices([], 0, first_offset, 0)
         if count <= 0 or first_offset >= published.next_offset:
             return nothing
+        hot = self._hot
+        if hot is not None and not self._validate_checksum and hot.fits(published):
+            found = self._read_hot(hot, published, first_offset, count, bytes_max, may_wait)
+            if found is not None:
+                return found
         self._may_wait = may_wait
         return self._attempt(
             published, lambda: self._read(published, first_offset, count, bytes_max), nothing
@@ -137,6 +144,31 @@ class PartitionReader:
             return read_birth(self._directory, self._files)
         except BirthDamaged as error:
             raise CannotReadMessage(str(error)) from error
+
+    def _read_hot(
+        self,
+        hot: HotRange,
+        published: Published,
+        offset: int,
+        count: int,
+        bytes_max: int,
+        may_wait: bool,
+    ) -> Slices | None:
+        """The usual case: what follows the last read, in the same windows."""
+        if offset < published.first_offset:
+            return None
+        place = hot.locate(published, offset, count)
+        if place is None:
+            return None
+        found, start, end = place
+        # Fewer than wanted: more may follow in the next segment.
+        if end - start > bytes_max or (found < count and offset + found < published.next_offset):
+            return None
+        if not self._is_trusted(published, offset, offset + found):
+            return None
+        if not may_wait and not hot.is_warm(start, end):
+            return None
+        return Slices([hot.view(start, end)], found, offset, end - start)
 
     # Which segments there are.
 
@@ -212,6 +244,9 @@ class PartitionReader:
             size += run.size
             count -= run.message_count
             if count == 0 or offset < segment.end_offset or size >= bytes_max:
+                if len(views) == 1 and first_offset >= segment.first_offset:
+                    within = first_offset - segment.first_offset
+                    self._hot = HotRange(segment, within, segment.start_of(within), published)
                 break
         return Slices(views, offset - first_offset, first_offset, size)
 

@@ -80,6 +80,11 @@ class MappedFile:
             start += step
         return found
 
+    def address(self, number: int) -> int:
+        """Where a window that was just asked for is mapped."""
+        assert self._identity is not None, "the size comes first"
+        return self._access.windows.address(self._identity, number)
+
     def cold_range(self, start: int, end: int) -> "ColdRange | None":
         """The bytes themselves, if reading them through the map would wait for the disk."""
         assert self._identity is not None, "the size comes first"
@@ -113,7 +118,8 @@ class SegmentView:
         self.first_offset = first_offset
         self.log = MappedFile(log_path(directory, first_offset), access)
         self.index = MappedFile(index_path(directory, first_offset), access)
-        self._entries_per_window = access.windows.window_size // INDEX_ENTRY_SIZE
+        self.window_size = access.windows.window_size
+        self._entries_per_window = self.window_size // INDEX_ENTRY_SIZE
         self._message_count = 0
         self._position_max: int | None = None
         self._sealed_up_to: int | None = None

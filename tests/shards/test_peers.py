@@ -83,7 +83,7 @@ class Answers:
 
     told: list[tuple[int, int, int, int]] = field(default_factory=list)
 
-    def __call__(self, status: int, first: int, second: int, third: int) -> None:
+    def __call__(self, status: int, first: int = 0, second: int = 0, third: int = 0) -> None:
         self.told.append((status, first, second, third))
 
     @property
@@ -333,7 +333,7 @@ def test_an_answer_to_a_dead_peer_disturbs_nobody(pair: Pair) -> None:
 def test_what_an_answer_asks_next_is_not_lost_in_the_rings_of_the_dead(pair: Pair) -> None:
     follow_up = Answers()
 
-    def ask_more(_status: int, _first: int, _second: int, _third: int) -> None:
+    def ask_more(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
         pair.a.peers.ask(1, RequestKind.FLUSH, follow_up, first=2)
 
     pair.a.peers.ask(1, RequestKind.FLUSH, ask_more, first=1)

@@ -1,0 +1,164 @@
+"""POLL_MESSAGES of one session: from the bytes of a request to slices of mapped files.
+
+Owned by the session, one request at a time, by callbacks instead of a task. As with sends, what
+the first bytes of a request mean (consumer, stream, topic, partition, permission) is remembered
+by those bytes while the metadata does not change; the last 14 bytes say where to begin.
+"""
+
+import struct
+from typing import Final, NamedTuple, Protocol
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import PollMessages
+from borzoi.protocol.errors import FeatureUnavailable, InvalidCommand, PartitionNotFound
+from borzoi.protocol.frame import RESPONSE_HEADER
+from borzoi.protocol.generations import CLASSIC, Generation, encode_command
+from borzoi.protocol.identifiers import ConsumerKind, StrategyKind, consumer_number
+from borzoi.protocol.responses.polled import POLLED_HEADER
+from borzoi.shards.access import require
+from borzoi.shards.named import Named, new_life
+from borzoi.shards.services import Services
+from borzoi.shards.target import Target
+from borzoi.storage.reader import Slices
+
+ROUTES_MAX: Final = 64
+TAIL: Final = struct.Struct("<BQIB")  # strategy, its value, count, auto-commit
+# Status, length of the payload, partition, current offset, message count.
+ANSWER: Final = struct.Struct(RESPONSE_HEADER.format + POLLED_HEADER.format.lstrip("<"))
+STRATEGIES: Final = frozenset(int(kind) for kind in StrategyKind)
+
+
+class PollRoute(NamedTuple):
+    """What the first bytes of a request mean."""
+
+    target: Target
+    partition_id: int
+    named: Named
+    consumer_kind: int
+    consumer: int
+
+
+class Wanted(NamedTuple):
+    """The poll that waits for its answer."""
+
+    route: PollRoute
+    strategy: int
+    value: int
+    count_max: int
+    auto_commit: bool
+
+
+class Poller(Protocol):
+    """What a poll needs of its session."""
+
+    user_id: int | None
+    generation: Generation
+
+    def finish_poll(self, parts: list[bytes | memoryview]) -> None:
+        """Answer with messages, or with none."""
+
+    def fail_with(self, status: int) -> None:
+        """Answer with an error, or close without an answer if the outcome is unknown."""
+
+
+class Polling:
+    """The polls of one session."""
+
+    __slots__ = ("_poller", "_retried", "_routes", "_services", "_user", "_version", "_wanted")
+
+    def __init__(self, services: Services, poller: Poller) -> None:
+        self._services = services
+        self._poller = poller
+        self._routes: dict[bytes, PollRoute] = {}
+        self._version = -1
+        self._user: int | None = None
+        self._wanted: Wanted | None = None
+        self._retried = False
+
+    def begin(self, payload: memoryview) -> None:
+        """Find what a request wants."""
+        version = self._services.metadata.refresh_version()
+        user = self._poller.user_id
+        if version != self._version or user != self._user:
+            self._routes.clear()
+            self._version, self._user = version, user
+        if payload.nbytes > TAIL.size and self._poller.generation is CLASSIC:
+            place = payload.nbytes - TAIL.size
+            route = self._routes.get(bytes(payload[:place]))
+            if route is not None:
+                strategy, value, count, auto_commit = TAIL.unpack_from(payload, place)
+                if strategy not in STRATEGIES:
+                    raise InvalidCommand(f"there is no polling strategy {strategy}")
+                self._poll(Wanted(route, strategy, value, count, auto_commit != 0))
+                return
+        self._begin_unknown(payload)
+
+    def _begin_unknown(self, payload: memoryview) -> None:
+        command = self._poller.generation.requests[Code.POLL_MESSAGES](payload)
+        assert isinstance(command, PollMessages)
+        assert self._user is not None
+        metadata = self._services.metadata
+        state = metadata.state
+        stream = state.stream(command.stream)
+        topic = stream.topic(command.topic)
+        require(state, self._user, Code.POLL_MESSAGES, stream.id, topic.id)
+        if command.consumer.kind == ConsumerKind.GROUP:
+            topic.group(command.consumer.id)
+            raise FeatureUnavailable("polling as a member of a consumer group is not served yet")
+        target = metadata.target(stream.id, topic, command.partition_id or 0)
+        route = PollRoute(
+            target,
+            target.partition_id,
+            Named(Code.POLL_MESSAGES, command.stream, command.topic),
+            command.consumer.kind,
+            consumer_number(command.consumer.id),
+        )
+        # Only a request without trailing bytes ends with its strategy and count.
+        if len(encode_command(command)) == payload.nbytes:
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            self._routes[bytes(payload[: -TAIL.size])] = route
+        strategy = command.strategy
+        self._poll(Wanted(route, strategy.kind, strategy.value, command.count, command.auto_commit))
+
+    def _poll(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._retried = False
+        route = wanted.route
+        self._services.polls.poll(
+            route.target,
+            wanted.strategy,
+            wanted.value,
+            wanted.count_max,
+            route.consumer_kind,
+            route.consumer,
+            wanted.auto_commit,
+            self._polled,
+        )
+
+    def _polled(self, status: int, current: int, slices: Slices | None) -> None:
+        wanted = self._wanted
+        assert wanted is not None, "a poll ends once"
+        if status == PartitionNotFound.status and not self._retried and self._retry(wanted):
+            return
+        self._wanted = None
+        if status:
+            self._poller.fail_with(status)
+        elif slices is None:
+            head = ANSWER.pack(0, POLLED_HEADER.size, wanted.route.partition_id, current, 0)
+            self._poller.finish_poll([head])
+        else:
+            size = POLLED_HEADER.size + slices.size
+            head = ANSWER.pack(0, size, wanted.route.partition_id, current, slices.message_count)
+            self._poller.finish_poll([head, *slices.views])
+
+    def _retry(self, wanted: Wanted) -> bool:
+        """Once more, in the life that has begun there meanwhile; False if none has."""
+        route = wanted.route
+        user = self._poller.user_id
+        moved = new_life(self._services.metadata, user, route.target, route.named)
+        if moved is None:
+            return False
+        self._poll(wanted._replace(route=route._replace(target=moved)))
+        self._retried = True
+        return True

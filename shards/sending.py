@@ -1,0 +1,176 @@
+"""SEND_MESSAGES of one session: from the bytes of a request to its answer.
+
+Owned by the session, one request at a time, by callbacks instead of a task. Producers send to
+the same place again and again, so what the first bytes of a request mean (stream, topic,
+partition, permission) is remembered by those bytes, for as long as the metadata does not change
+and the same user is logged in. A send that is remembered costs a look-up and the check of its
+batch.
+"""
+
+from typing import Final, NamedTuple, Protocol
+
+from borzoi.protocol.batch import INDEX_ENTRY_SIZE, check_sent_batch, clear_first_checksum
+from borzoi.protocol.codes import Code
+from borzoi.protocol.errors import PartitionNotFound, ShardCommunicationError
+from borzoi.protocol.frame import OK
+from borzoi.protocol.generations import CLASSIC, Generation
+from borzoi.protocol.identifiers import Balanced, PartitionId
+from borzoi.protocol.payload import U32
+from borzoi.protocol.send_messages import METADATA_SIZE_MAX, METADATA_SIZE_MIN, SendMessages
+from borzoi.router.buffer import Buffer
+from borzoi.shards.named import Named, new_life
+from borzoi.shards.services import Services
+from borzoi.shards.target import Target
+
+ROUTES_MAX: Final = 64
+"""Places one session is remembered to send to; one more and all are looked up anew."""
+
+OK_PARTS: Final = (OK,)
+
+
+class Route(NamedTuple):
+    """What the first bytes of a request mean."""
+
+    target: Target
+    named: Named
+    owner: int
+    may_move: bool  # to the owner: only if the client named the partition itself
+
+
+class InWork(NamedTuple):
+    """The send that waits for its answer."""
+
+    message_count: int
+    route: Route
+    batch: memoryview
+    buffer: Buffer
+    position: int
+    taken: Buffer | None  # ours to give back: a batch that had to be rebuilt
+
+
+class Sender(Protocol):
+    """What a send needs of its session."""
+
+    user_id: int | None
+    generation: Generation
+
+    def finish_send(self, route: Route) -> None:
+        """The batch is appended: answer."""
+
+    def fail_with(self, status: int) -> None:
+        """Answer with an error, or close without an answer if the outcome is unknown."""
+
+
+class Sending:
+    """The sends of one session."""
+
+    __slots__ = ("_in_work", "_retried", "_routes", "_sender", "_services", "_user", "_version")
+
+    def __init__(self, services: Services, sender: Sender) -> None:
+        self._services = services
+        self._sender = sender
+        self._routes: dict[bytes, Route] = {}
+        self._version = -1
+        self._user: int | None = None
+        self._in_work: InWork | None = None
+        self._retried = False
+
+    def begin(self, payload: memoryview, buffer: Buffer | None, start: int) -> None:
+        """Send the batch of a request that begins at `start` of `buffer`."""
+        services = self._services
+        version = services.metadata.refresh_version()
+        user = self._sender.user_id
+        if version != self._version or user != self._user:
+            self._routes.clear()
+            self._version, self._user = version, user
+        size = payload.nbytes
+        if size > METADATA_SIZE_MIN and self._sender.generation is CLASSIC:
+            (metadata_size,) = U32.unpack_from(payload)
+            if metadata_size <= METADATA_SIZE_MAX and metadata_size + U32.size < size:
+                route = self._routes.get(bytes(payload[:metadata_size]))
+                if route is not None:
+                    (count,) = U32.unpack_from(payload, metadata_size)
+                    index_start = metadata_size + U32.size
+                    batch_start = index_start + count * INDEX_ENTRY_SIZE
+                    if count and batch_start < size:
+                        batch = payload[batch_start:]
+                        check_sent_batch(payload[index_start:batch_start], batch, count)
+                        assert buffer is not None
+                        assert buffer.position is not None
+                        position = buffer.position + start + batch_start
+                        self._append(InWork(count, route, batch, buffer, position, None))
+                        return
+        self._begin_unknown(payload, buffer, start)
+
+    def _begin_unknown(self, payload: memoryview, buffer: Buffer | None, start: int) -> None:
+        """A request whose place is not remembered: decode and look up everything."""
+        services = self._services
+        command = self._sender.generation.requests[Code.SEND_MESSAGES](payload)
+        assert isinstance(command, SendMessages)
+        assert self._user is not None
+        target = services.sends.target(self._user, command)
+        route = Route(
+            target,
+            Named(Code.SEND_MESSAGES, command.stream, command.topic),
+            services.owners.owner(target),
+            isinstance(command.partitioning, PartitionId),
+        )
+        if command.batch_start is None:
+            # The batch was rebuilt in private memory; the owner can only be lent the arena.
+            taken = services.pool.take(command.batch.nbytes)
+            if taken is None or taken.position is None:
+                raise ShardCommunicationError("no buffer is free to hand the batch on")
+            taken.view[:] = command.batch
+            self._append(
+                InWork(command.message_count, route, taken.view, taken, taken.position, taken)
+            )
+            return
+        if not isinstance(command.partitioning, Balanced):
+            self._remember(payload, route)
+        assert buffer is not None
+        assert buffer.position is not None
+        position = buffer.position + start + command.batch_start
+        self._append(InWork(command.message_count, route, command.batch, buffer, position, None))
+
+    def _remember(self, payload: memoryview, route: Route) -> None:
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
+        (metadata_size,) = U32.unpack_from(payload)
+        self._routes[bytes(payload[:metadata_size])] = route
+
+    def _append(self, work: InWork) -> None:
+        self._in_work = work
+        self._retried = False
+        clear_first_checksum(work.batch)
+        self._services.owners.append(
+            work.route.target,
+            work.route.owner,
+            work.batch,
+            work.message_count,
+            work.buffer,
+            work.position,
+            self._appended,
+        )
+
+    def _appended(self, status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
+        work = self._in_work
+        assert work is not None, "a send ends once"
+        if status == PartitionNotFound.status and not self._retried and self._retry(work):
+            return
+        self._in_work = None
+        if work.taken is not None:
+            work.taken.release()
+        if status == 0:
+            self._sender.finish_send(work.route)
+        else:
+            self._sender.fail_with(status)
+
+    def _retry(self, work: InWork) -> bool:
+        """Once more, to the life that has begun there meanwhile; False if none has."""
+        user = self._sender.user_id
+        moved = new_life(self._services.metadata, user, work.route.target, work.route.named)
+        if moved is None:
+            return False
+        self._append(work._replace(route=work.route._replace(target=moved)))
+        self._retried = True
+        return True

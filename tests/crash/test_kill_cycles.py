@@ -1,0 +1,36 @@
+"""D1 and D2 in the size of a test run; `python -m tests.crash.kill_cycles` does a thousand."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.crash.kill_cycles import JOURNAL_MESSAGES_MAX, run
+
+
+def new_seed() -> int:
+    """Another one each time, printed by the summary and by a failure."""
+    return random.SystemRandom().randrange(1 << 32)
+
+
+@pytest.mark.slow
+def test_d1_what_was_acknowledged_survives_the_death_of_everything(tmp_path: Path) -> None:
+    summary = run(tmp_path / "data", "written", 25, new_seed())
+    print(summary)
+    assert summary.lost == 0
+    assert summary.acknowledged > 0
+
+
+@pytest.mark.slow
+def test_d1_in_mode_fsync(tmp_path: Path) -> None:
+    summary = run(tmp_path / "data", "fsync", 3, new_seed())
+    print(summary)
+    assert summary.lost == 0
+    assert summary.acknowledged > 0
+
+
+@pytest.mark.slow
+def test_d2_mode_buffered_loses_less_than_its_threshold(tmp_path: Path) -> None:
+    summary = run(tmp_path / "data", "buffered", 3, new_seed())
+    print(summary)
+    assert summary.lost_of_partition_max < JOURNAL_MESSAGES_MAX

@@ -1,0 +1,97 @@
+"""Shard 0 dies in the middle of a metadata change that a client of another shard asked for.
+
+The client is told that something went wrong, or nothing at all; but whatever became of the
+change, all shards agree on it, also after a restart, and asking again brings it about.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from borzoi.protocol.commands.streams import CreateStream, GetStreams
+from borzoi.protocol.commands.topics import DeleteTopic, GetTopics
+from borzoi.protocol.errors import BrokerError, StreamNameAlreadyExists, TopicIdNotFound
+from tests.broker import BrokerProcess, wait_for
+from tests.conftest import NewBroker
+from tests.crash.kill_cycles import PINNED, TWO_SHARDS
+from tests.crash.load import PARTITIONS, STREAM, TOPIC, create_topic, read_all
+from tests.crash.tracer import killed_at
+from tests.crash.wire import Closed, Wire, connect, connect_to_shard
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        shutil.which("strace") is None, reason="strace kills at an exact system call"
+    ),
+]
+
+WRITES = "pwrite64,pwritev,pwritev2"
+
+
+def stream_names(wire: Wire) -> list[str]:
+    return [stream.name for stream in wire.call(GetStreams())]
+
+
+def seen_by_all(broker: BrokerProcess) -> list[str]:
+    """The streams, which both shards see alike."""
+    with connect_to_shard(broker, 0) as first, connect_to_shard(broker, 1) as second:
+        names = stream_names(first)
+        assert stream_names(second) == names
+    return names
+
+
+@pytest.mark.parametrize(
+    ("system_calls", "survives"),
+    [
+        (WRITES, False),  # entering the write of the log entry
+        ("fdatasync", True),  # written, not synced, not published: a complete entry is kept
+    ],
+)
+def test_a_creation_is_there_for_all_or_for_nobody(
+    new_broker: NewBroker, tmp_path: Path, system_calls: str, survives: bool
+) -> None:
+    broker = new_broker(**TWO_SHARDS, **PINNED)
+    pid = broker.workers()[0]
+    with (
+        connect_to_shard(broker, 1) as wire,
+        killed_at(pid, system_calls, 1, tmp_path / "trace"),
+        pytest.raises((BrokerError, Closed)),
+    ):
+        wire.call(CreateStream("new"))
+    wait_for(lambda: broker.workers().get(0, pid) != pid)
+    assert seen_by_all(broker) == (["new"] if survives else [])
+    with connect_to_shard(broker, 1) as wire:
+        try:
+            wire.call(CreateStream("new"))
+        except StreamNameAlreadyExists:
+            assert survives
+    assert seen_by_all(broker) == ["new"]
+    broker.kill()
+    broker.start()
+    assert seen_by_all(broker) == ["new"]
+
+
+def test_a_deletion_that_was_logged_but_not_carried_out_holds(
+    new_broker: NewBroker, tmp_path: Path
+) -> None:
+    broker = new_broker(**TWO_SHARDS, **PINNED)
+    pid = broker.workers()[0]
+    with connect_to_shard(broker, 1) as wire:
+        create_topic(wire)
+        for partition in range(PARTITIONS):
+            wire.send(STREAM, TOPIC, partition, [b"old"])
+        with (
+            killed_at(pid, "rename,renameat,renameat2", 1, tmp_path / "trace"),
+            pytest.raises((BrokerError, Closed)),
+        ):
+            wire.call(DeleteTopic(STREAM, TOPIC))
+    wait_for(lambda: broker.workers().get(0, pid) != pid)
+    for shard in (0, 1):
+        with connect_to_shard(broker, shard) as wire:
+            assert wire.call(GetTopics(STREAM)) == ()
+    with connect(broker) as wire:
+        with pytest.raises(TopicIdNotFound):
+            wire.call(DeleteTopic(STREAM, TOPIC))
+        create_topic(wire, with_stream=False)
+        assert read_all(wire) == {partition: [] for partition in range(PARTITIONS)}
