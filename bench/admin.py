@@ -1,0 +1,160 @@
+"""Everything a bench asks of a server beside the load itself: log in, make streams, look.
+
+One blocking socket, one request at a time, encoded by borzoi.protocol; works against any server
+of this wire. A refusal is raised as the BrokerError of its status.
+"""
+
+import socket
+from typing import Any, Final
+
+from borzoi.bench.plans import Credentials
+from borzoi.protocol import commands
+from borzoi.protocol.errors import (
+    BrokerError,
+    StreamIdNotFound,
+    error_for,
+)
+from borzoi.protocol.frame import RESPONSE_HEADER, encode_request
+from borzoi.protocol.generations import code_of, decode_reply, encode_command
+from borzoi.protocol.identifiers import U64_MAX, Identifier
+from borzoi.protocol.responses import Stats, StreamDetails, StreamInfo, TopicDetails
+
+# Tells the server which generation of codecs we speak.
+WIRE_VERSION: Final = "0.10.0"
+TIMEOUT_S: Final = 60.0
+NO_COMPRESSION: Final = 1
+TOPIC: Final = "topic-1"
+STREAM_PREFIX: Final = "bench-stream-"
+
+
+class Admin:
+    """A connection for questions and orders."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+
+    @classmethod
+    def connect(cls, host: str, port: int, credentials: Credentials) -> "Admin":
+        connection = socket.create_connection((host, port), timeout=TIMEOUT_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        admin = cls(connection)
+        try:
+            log_in(admin, credentials)
+        except BaseException:
+            connection.close()
+            raise
+        return admin
+
+    def ask(self, command: commands.Command) -> Any:
+        """The value of the answer; None where there is none."""
+        code = code_of(command)
+        self._socket.sendall(encode_request(code, encode_command(command)))
+        status, length = RESPONSE_HEADER.unpack(self._exactly(RESPONSE_HEADER.size))
+        if status:
+            raise error_for(status)
+        return decode_reply(code, memoryview(self._exactly(length)))
+
+    def send_raw(self, frame: bytes | bytearray) -> None:
+        """A prebuilt request whose answer is empty."""
+        self._socket.sendall(frame)
+        status, length = RESPONSE_HEADER.unpack(self._exactly(RESPONSE_HEADER.size))
+        if status:
+            raise error_for(status)
+        self._exactly(length)
+
+    @property
+    def local_port(self) -> int:
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            count = self._socket.recv_into(view)
+            if count == 0:
+                raise ConnectionError("the server closed the connection")
+            view = view[count:]
+        return bytes(data)
+
+
+def log_in(admin: Admin, credentials: Credentials) -> None:
+    admin.ask(
+        commands.LoginUser(
+            credentials.username, credentials.password, version=WIRE_VERSION, context="bench"
+        )
+    )
+
+
+def join_group(admin: Admin, stream: Identifier, topic: Identifier, group: Identifier) -> None:
+    admin.ask(commands.JoinConsumerGroup(stream, topic, group))
+
+
+def stream_name(number: int) -> str:
+    """Streams are counted from 1."""
+    return f"{STREAM_PREFIX}{number}"
+
+
+def make_stream(
+    admin: Admin,
+    name: str,
+    partitions: int,
+    *,
+    reuse: bool = False,
+    max_topic_size: int = U64_MAX,
+    message_expiry: int = U64_MAX,
+) -> tuple[int, int]:
+    """The ids of an empty stream of this name and its topic; with `reuse` an existing one."""
+    found = find_stream(admin, name)
+    if found is not None:
+        if reuse:
+            return found
+        admin.ask(commands.DeleteStream(name))
+    stream: StreamInfo = admin.ask(commands.CreateStream(name))
+    topic: TopicDetails = admin.ask(
+        commands.CreateTopic(
+            stream=stream.id,
+            partitions_count=partitions,
+            compression_algorithm=NO_COMPRESSION,
+            message_expiry=message_expiry,
+            max_topic_size=max_topic_size,
+            replication_factor=1,
+            name=TOPIC,
+        )
+    )
+    return stream.id, topic.topic.id
+
+
+def find_stream(admin: Admin, name: str) -> tuple[int, int] | None:
+    """The ids of a bench stream and its topic, None when there is no such stream."""
+    try:
+        stream: StreamDetails | None = admin.ask(commands.GetStream(name))
+    except StreamIdNotFound:
+        return None
+    if stream is None:
+        return None
+    topic = next((topic for topic in stream.topics if topic.name == TOPIC), None)
+    return None if topic is None else (stream.stream.id, topic.id)
+
+
+def delete_stream(admin: Admin, name: str) -> None:
+    if find_stream(admin, name) is not None:
+        admin.ask(commands.DeleteStream(name))
+
+
+def partition_message_counts(admin: Admin, stream: Identifier, topic: Identifier) -> dict[int, int]:
+    """How many messages lie in each partition."""
+    details: TopicDetails = admin.ask(commands.GetTopic(stream, topic))
+    return {partition.id: partition.messages_count for partition in details.partitions}
+
+
+def stats_of(admin: Admin) -> Stats | None:
+    """What the server says about itself; None when it does not."""
+    try:
+        stats: Stats = admin.ask(commands.GetStats())
+    except BrokerError:
+        return None
+    return stats

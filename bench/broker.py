@@ -1,0 +1,140 @@
+"""A broker of our own: started for a bench, stopped and removed after it.
+
+It is started as a program, on port 0 and with a temporary data directory; nothing of it is
+imported. Runs in a process group of its own and is ended by process id. close() removes the
+data, which also spares the disk most of what was written: pages that were not written back yet
+are dropped with their file.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+import psutil
+
+from borzoi.bench.plans import Credentials
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 30.0
+LOOK_INTERVAL_S: Final = 0.02
+SERVE: Final = "from borzoi.shards.main import main; main()"
+LOOPS_SAID: Final = re.compile(r"\b(compiled|plain) loops")
+CREDENTIALS: Final = Credentials("iggy", "iggy")
+
+
+class BrokerFailed(Exception):
+    """Our own broker did not start; the text holds what it said."""
+
+
+class OwnBroker:
+    """One broker process with its workers."""
+
+    def __init__(
+        self,
+        cpu_allocation: str,
+        settings: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="borzoi-bench-", dir=directory))
+        self.data = self.directory / "data"
+        self._output = self.directory / "output"
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("IGGY_")}
+        environment = {
+            **kept,
+            "IGGY_SYSTEM_PATH": str(self.data),
+            "IGGY_TCP_ADDRESS": "127.0.0.1:0",
+            "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": cpu_allocation,
+            "IGGY_ROOT_USERNAME": CREDENTIALS.username,
+            "IGGY_ROOT_PASSWORD": CREDENTIALS.password,
+            **(settings or {}),
+        }
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", SERVE, "serve"],
+                cwd=self.directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        try:
+            self.host, self.port = self._wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def credentials(self) -> Credentials:
+        return CREDENTIALS
+
+    def workers(self) -> dict[int, int]:
+        """The process ids of the workers, by shard."""
+        return workers_of(self.pid)
+
+    @property
+    def loops(self) -> str:
+        """Which loops over messages it says it runs: compiled, plain, or unknown."""
+        found = LOOPS_SAID.search(self.output())
+        return found[1] if found else "unknown"
+
+    def output(self) -> str:
+        """Everything the broker has said so far."""
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
+
+    def close(self) -> None:
+        """Stop the broker and remove its data."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait(STOP_TIMEOUT_S)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _wait_until_ready(self) -> tuple[str, int]:
+        ready = self.data / "runtime" / "current_config.toml"
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready.exists():
+            code = self._process.poll()
+            if code is not None:
+                raise BrokerFailed(f"the broker ended with {code}:\n{self.output()}")
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"the broker is not ready in time:\n{self.output()}")
+            time.sleep(LOOK_INTERVAL_S)
+        address: str = tomllib.loads(ready.read_text())["tcp"]["address"]
+        host, _, port = address.rpartition(":")
+        return host, int(port)
+
+
+def workers_of(supervisor_pid: int) -> dict[int, int]:
+    """The worker processes of a borzoi supervisor, by shard; empty for any other process."""
+    found: dict[int, int] = {}
+    try:
+        for child in psutil.Process(supervisor_pid).children():
+            command = child.cmdline()
+            if command and command[-1].startswith("shard-"):
+                found[int(command[-1].removeprefix("shard-"))] = child.pid
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return {}
+    return found

@@ -1,0 +1,312 @@
+"""What actors do: produce, consume, both in turn, echo, keep silent. The hot path of a generator.
+
+Requests are prebuilt; per request an actor sends, receives into a buffer it made before, looks at
+the header of the answer and notes four numbers. That is a few microseconds of Python beside the
+kernel's own work, so that one generator can keep a shard busy that needs ten.
+"""
+
+import struct
+import time
+from typing import Final
+
+from borzoi.bench.actors import Actor, LoadFailed, refusal
+from borzoi.bench.batches import (
+    PollFrame,
+    SendFrame,
+    build_poll_frame,
+    build_send_frames,
+    group_member,
+    response_size_max,
+    single_consumer,
+)
+from borzoi.bench.plans import ActorPlan, Role
+from borzoi.bench.quantities import NS_PER_US
+from borzoi.protocol.frame import OK, RESPONSE_HEADER
+from borzoi.protocol.identifiers import StrategyKind
+from borzoi.protocol.message import MESSAGE_HEADER_SIZE
+
+U32: Final = struct.Struct("<I")
+U64: Final = struct.Struct("<Q")
+
+# status u32 | length u32 | partition u32 | current_offset u64 | count u32 | then of the first
+# message: checksum and id, offset u64, timestamp, origin_timestamp u64
+POLLED: Final = struct.Struct("<IIIQI24xQ8xQ")
+POLLED_HEAD_SIZE: Final = 24
+
+# A consumer that is up to date looks again after this long. Asking at once would only measure
+# how fast the server says "nothing", and take the shard from the producers.
+EMPTY_POLL_PAUSE_NS: Final = 500 * NS_PER_US
+
+
+class Producer(Actor):
+    """Sends prebuilt batches and waits for each acknowledgement."""
+
+    def prepare(self) -> None:
+        self._frames = _send_frames(self.plan)
+        self._costs = [_cost(self.plan, frame) for frame in self._frames]
+        self._reply = bytearray(RESPONSE_HEADER.size)
+        self._reply_view = memoryview(self._reply)
+        self._replied = 0
+
+    def rewind(self) -> None:
+        self._number = 0
+        self._turn = 0
+        self._frame = self._frames[0]
+
+    def begin(self, planned_ns: int) -> None:
+        frame = self._frame
+        if len(self._frames) > 1:
+            self._number = (self._number + 1) % len(self._frames)
+            frame = self._frame = self._frames[self._number]
+        if self.plan.partition_count > 1 and frame.partition_at is not None:
+            U32.pack_into(frame.frame, frame.partition_at, self._turn)
+            self._turn = (self._turn + 1) % self.plan.partition_count
+        # The planned moment, not the real one: what a consumer sees of a late message is late.
+        U64.pack_into(frame.frame, frame.origin_at, (planned_ns + self._wall_ns) // NS_PER_US)
+        self._planned_ns = planned_ns
+        self._send(frame.frame)
+
+    def receive(self) -> None:
+        size = self.socket.recv_into(self._reply_view[self._replied :])
+        if size == 0:
+            raise LoadFailed("the server closed the connection")
+        self._replied += size
+        if self._replied != RESPONSE_HEADER.size:
+            return
+        self._replied = 0
+        if self._reply != OK:
+            raise refusal(RESPONSE_HEADER.unpack(self._reply)[0], "send")
+        now = time.monotonic_ns()
+        frame = self._frame
+        self._note(now, now - self._planned_ns, frame.message_count, frame.user_bytes)
+        self._left -= self._costs[self._number]
+        self.advance(now)
+
+
+class Poller(Actor):
+    """Receives answers of any length into one buffer; what they mean is up to the subclass."""
+
+    def prepare(self) -> None:
+        plan = self.plan
+        size = response_size_max(plan.message_size, plan.messages_per_batch)
+        self._buffer = bytearray(max(size, POLLED.size))
+        self._view = memoryview(self._buffer)
+        self._poll = _poll_frame(plan)
+        self._value = plan.value
+        self._received = 0
+        self._expected = 0
+        if plan.group is None:
+            self._aim(plan.value)
+
+    def rewind(self) -> None:
+        self._got_something_ns = time.monotonic_ns()
+        # Beside producers a second phase goes on behind the first: going back would make every
+        # message look as old as the warm-up was long.
+        if self.plan.group is None and not self.plan.latency_from_origin:
+            self._aim(self.plan.value)
+
+    def receive(self) -> None:
+        received = self._received
+        size = self.socket.recv_into(self._view[received:] if received else self._view)
+        if size == 0:
+            raise LoadFailed("the server closed the connection")
+        received += size
+        if not self._expected:
+            if received < RESPONSE_HEADER.size:
+                self._received = received
+                return
+            status, length = RESPONSE_HEADER.unpack_from(self._buffer)
+            if status:
+                raise refusal(status, "request")
+            self._expected = RESPONSE_HEADER.size + length
+            if self._expected > len(self._buffer):
+                # Somebody else's larger messages lie in this stream.
+                self._grow(received)
+        if received < self._expected:
+            self._received = received
+            return
+        length = self._expected
+        self._received = self._expected = 0
+        self.complete(length)
+
+    def complete(self, size: int) -> None:
+        """A whole answer of `size` bytes lies in the buffer."""
+        raise NotImplementedError
+
+    def _grow(self, received: int) -> None:
+        buffer = bytearray(self._expected)
+        buffer[:received] = self._view[:received]
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+
+    def _aim(self, value: int) -> None:
+        self._value = value
+        U64.pack_into(self._poll.frame, self._poll.value_at, value)
+
+    def _note_polled(self, now: int, latency: int, count: int, size: int) -> None:
+        self._got_something_ns = now
+        user_bytes = size - POLLED_HEAD_SIZE - count * MESSAGE_HEADER_SIZE
+        self._note(now, latency, count, user_bytes)
+        goal = self.plan.goal
+        if goal.messages is not None:
+            self._left -= count
+        elif goal.user_bytes is not None:
+            self._left -= user_bytes
+        else:
+            self._left -= 1
+
+
+class ConsumerActor(Poller):
+    """Polls, by offset or time or as a member of a group, and counts what comes."""
+
+    def begin(self, planned_ns: int) -> None:
+        self._planned_ns = planned_ns
+        self._send(self._poll.frame)
+
+    def complete(self, size: int) -> None:
+        now = time.monotonic_ns()
+        _, _, _, _, count, offset, origin_us = POLLED.unpack_from(self._buffer)
+        if count == 0:
+            self._nothing(now)
+            return
+        plan = self.plan
+        if plan.group is None and plan.strategy is StrategyKind.OFFSET:
+            if offset != self._value:
+                raise LoadFailed(f"asked for offset {self._value}, got {offset}")
+            following = offset + count
+            at_end = plan.wraps_at is not None and following >= plan.wraps_at
+            self._aim(plan.value if at_end else following)
+        if plan.latency_from_origin:
+            latency = now + self._wall_ns - origin_us * NS_PER_US
+        else:
+            latency = now - self._planned_ns
+        self._note_polled(now, latency, count, size)
+        self.advance(now)
+
+    def _nothing(self, now: int) -> None:
+        self._empty_polls += 1
+        stop = self.plan.idle_stop_ns
+        starved = stop is not None and now - self._got_something_ns > stop
+        if starved or now >= self._until_ns:
+            self._finished(self)
+        else:
+            # Counted from when it is planned, like every other request.
+            self._wait(self, now + EMPTY_POLL_PAUSE_NS)
+
+
+class PairActor(Poller):
+    """Sends a batch, then polls it back; latency is from the planned send to the last byte."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._frames = _send_frames(self.plan)
+        self._number = 0
+        self._acknowledged = False
+
+    def begin(self, planned_ns: int) -> None:
+        self._number = (self._number + 1) % len(self._frames)
+        frame = self._frames[self._number]
+        U64.pack_into(frame.frame, frame.origin_at, (planned_ns + self._wall_ns) // NS_PER_US)
+        self._planned_ns = planned_ns
+        self._acknowledged = False
+        self._send(frame.frame)
+
+    def complete(self, size: int) -> None:
+        if not self._acknowledged:
+            self._acknowledged = True
+            self._send(self._poll.frame)
+            return
+        now = time.monotonic_ns()
+        _, _, _, _, count, offset, origin_us = POLLED.unpack_from(self._buffer)
+        if count:
+            if self.plan.group is None:
+                self._aim(offset + count)
+            latency = now + self._wall_ns - origin_us * NS_PER_US
+            self._note_polled(now, latency, count, size)
+        else:
+            self._empty_polls += 1
+            if self.plan.goal.requests is not None:
+                self._left -= 1
+        self.advance(now)
+
+
+class EchoActor(Actor):
+    """Sends a few bytes and waits for as many: what a bare event loop can do."""
+
+    def prepare(self) -> None:
+        self._request = bytearray(self.plan.echo_size)
+        self._reply = bytearray(self.plan.echo_size)
+        self._reply_view = memoryview(self._reply)
+        self._replied = 0
+
+    def begin(self, planned_ns: int) -> None:
+        self._planned_ns = planned_ns
+        self._send(self._request)
+
+    def receive(self) -> None:
+        size = self.socket.recv_into(self._reply_view[self._replied :])
+        if size == 0:
+            raise LoadFailed("the echo closed the connection")
+        self._replied += size
+        if self._replied != len(self._reply):
+            return
+        self._replied = 0
+        now = time.monotonic_ns()
+        self._note(now, now - self._planned_ns, 1, self.plan.echo_size)
+        self._left -= 1
+        self.advance(now)
+
+
+class IdleActor(Actor):
+    """A connection that is logged in and silent."""
+
+    def begin(self, planned_ns: int) -> None:
+        self._wait(self, planned_ns + EMPTY_POLL_PAUSE_NS)
+
+    def advance(self, now_ns: int) -> None:
+        self._finished(self)
+
+    def receive(self) -> None:
+        raise LoadFailed("the server said something to an idle connection, or closed it")
+
+
+CLASSES: Final[dict[Role, type[Actor]]] = {
+    Role.PRODUCER: Producer,
+    Role.CONSUMER: ConsumerActor,
+    Role.PAIR: PairActor,
+    Role.ECHO: EchoActor,
+    Role.IDLE: IdleActor,
+}
+
+
+def _send_frames(plan: ActorPlan) -> list[SendFrame]:
+    return build_send_frames(
+        plan.stream,
+        plan.topic,
+        plan.partition_id,
+        plan.message_size,
+        plan.messages_per_batch,
+        seed=plan.actor_id,
+    )
+
+
+def _cost(plan: ActorPlan, frame: SendFrame) -> int:
+    """What one send of this frame takes off the goal."""
+    if plan.goal.messages is not None:
+        return frame.message_count
+    if plan.goal.user_bytes is not None:
+        return frame.user_bytes
+    return 1
+
+
+def _poll_frame(plan: ActorPlan) -> PollFrame:
+    grouped = plan.group is not None
+    return build_poll_frame(
+        plan.stream,
+        plan.topic,
+        None if grouped else plan.partition_id,
+        consumer=single_consumer(plan.actor_id) if plan.group is None else group_member(plan.group),
+        strategy=StrategyKind.NEXT if grouped else plan.strategy,
+        count=plan.messages_per_batch.last,
+        auto_commit=grouped,
+    )

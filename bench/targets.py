@@ -1,0 +1,263 @@
+"""The table of targets: every row with its own set-up, limit and broker measured in turn.
+
+    1 shard on one CPU, the generator on another, durability `written`, unless the row says else
+
+A row is a function from (runs, duration) to Row; ROWS names them. Each limit is measured right
+before the broker's figure of the same run, because a machine that others use too is not the same
+machine a minute later.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from borzoi.bench import flatness
+from borzoi.bench.bed import Bed
+from borzoi.bench.crossing import crossing_run
+from borzoi.bench.failures import BenchFailed
+from borzoi.bench.fsync_groups import FSYNC, SyncCounterMissing, acks_per_sync
+from borzoi.bench.limits import append_limit, echo_limit, slices_limit
+from borzoi.bench.quantities import MB
+from borzoi.bench.rates import Rate
+from borzoi.bench.target_rows import Row, Run
+
+# Makes the broker use the pure-Python twin of its compiled loops.
+PURE_PYTHON: Final = {"BORZOI_PLAIN_LOOPS": "1"}
+MANY_CONNECTIONS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How often and how long; `directory` is where the data and the limits' files lie."""
+
+    runs: int
+    duration_ns: int
+    directory: Path | None = None
+
+
+def produce_large(effort: Effort) -> Row:
+    with Bed(1, directory=effort.directory) as bed:
+        return _bytes_row(
+            effort,
+            "produce-large",
+            "produce 1,000 x 1 KB per batch, 1 connection",
+            0.80,
+            lambda: append_limit(bed.cpus, 1000, 1000, effort.duration_ns, bed.directory),
+            lambda: bed.produce(effort.duration_ns),
+        )
+
+
+def produce_small(effort: Effort) -> Row:
+    with Bed(1, directory=effort.directory) as bed:
+        return _bytes_row(
+            effort,
+            "produce-small",
+            "produce 1,000 x 100 B per batch, 1 connection",
+            0.70,
+            lambda: append_limit(bed.cpus, 100, 1000, effort.duration_ns, bed.directory),
+            lambda: bed.produce(effort.duration_ns, message_size=100),
+        )
+
+
+def produce_single(effort: Effort) -> Row:
+    with Bed(1, directory=effort.directory) as bed:
+        return _requests_row(
+            effort,
+            "produce-single",
+            "produce 1 x 1 KB, 32 connections, 1 partition",
+            0.45,
+            lambda: echo_limit(bed.cpus, effort.duration_ns),
+            lambda: bed.produce(
+                effort.duration_ns, connections=MANY_CONNECTIONS, messages_per_batch=1
+            ),
+        )
+
+
+def produce_single_spread(effort: Effort) -> Row:
+    with Bed(1, directory=effort.directory) as bed:
+        return _requests_row(
+            effort,
+            "produce-single-spread",
+            "produce 1 x 1 KB, 32 connections, 32 partitions",
+            0.35,
+            lambda: echo_limit(bed.cpus, effort.duration_ns),
+            lambda: bed.produce(
+                effort.duration_ns,
+                connections=MANY_CONNECTIONS,
+                partitions=MANY_CONNECTIONS,
+                messages_per_batch=1,
+            ),
+        )
+
+
+def poll_large(effort: Effort) -> Row:
+    with Bed(1, directory=effort.directory) as bed:
+        return _bytes_row(
+            effort,
+            "poll-large",
+            "poll 1,000 x 1 KB per request, 1 connection",
+            0.85,
+            lambda: slices_limit(bed.cpus, 1000, 1000, effort.duration_ns, bed.directory),
+            lambda: bed.poll(effort.duration_ns),
+        )
+
+
+def poll_small(effort: Effort) -> Row:
+    with Bed(1, directory=effort.directory) as bed:
+        return _requests_row(
+            effort,
+            "poll-small",
+            "poll 10 x 1 KB per request, 32 connections",
+            0.45,
+            lambda: echo_limit(bed.cpus, effort.duration_ns),
+            lambda: bed.poll(
+                effort.duration_ns, connections=MANY_CONNECTIONS, messages_per_poll=10
+            ),
+        )
+
+
+def other_shard(effort: Effort) -> Row:
+    name, workload = "other-shard", "produce 100 x 1 KB to the other shard, 8 connections"
+    unit, target = "us CPU/message", 1.25
+    try:
+        with Bed(2, {"IGGY_TCP_SOCKET_MIGRATION": "false"}, directory=effort.directory) as bed:
+            runs = tuple(crossing_run(bed, effort.duration_ns) for _ in range(effort.runs))
+    except BenchFailed as error:
+        return Row(name, workload, unit, target, True, (), skipped=str(error))
+    return Row(name, workload, unit, target, True, runs)
+
+
+def fsync_groups(effort: Effort) -> Row:
+    name, workload = "fsync", "fsync mode, 1 x 1 KB, 64 connections, 1 partition"
+    runs = []
+    try:
+        with Bed(1, FSYNC, directory=effort.directory) as bed:
+            for _ in range(effort.runs):
+                groups = acks_per_sync(bed, effort.duration_ns)
+                runs.append(Run(1.0, groups.acks / max(1, groups.syncs), groups.note))
+    except SyncCounterMissing as error:
+        return Row(name, workload, "acks/fdatasync", 20.0, False, (), skipped=str(error))
+    return Row(name, workload, "acks/fdatasync", 20.0, False, tuple(runs))
+
+
+def pure_python(effort: Effort) -> Row:
+    with Bed(1, PURE_PYTHON, directory=effort.directory) as bed:
+        return _bytes_row(
+            effort,
+            "pure-python",
+            f"{bed.broker.loops} loops instead of compiled, produce 1,000 x 1 KB per batch",
+            0.40,
+            lambda: append_limit(bed.cpus, 1000, 1000, effort.duration_ns, bed.directory),
+            lambda: bed.produce(effort.duration_ns),
+        )
+
+
+def flat_partitions(effort: Effort) -> Row:
+    runs = tuple(flatness.partitions_run(effort.directory) for _ in range(effort.runs))
+    return _flat_row("flat-partitions", "1,000 x 1 KB batches, 1 and 1,000 partitions", 1.15, runs)
+
+
+def flat_segments(effort: Effort) -> Row:
+    runs = tuple(flatness.segments_run(effort.directory) for _ in range(effort.runs))
+    return _flat_row("flat-segments", "1,000 x 1 KB batches, few and 200 segments", 1.15, runs)
+
+
+def flat_idle(effort: Effort) -> Row:
+    runs = tuple(
+        flatness.idle_run(effort.duration_ns, effort.directory) for _ in range(effort.runs)
+    )
+    return _flat_row("flat-idle", "1,000 x 1 KB batches, 1 and 500 idle connections", 1.15, runs)
+
+
+def oldest_by_offset(effort: Effort) -> Row:
+    runs = flatness.oldest_runs(effort.runs, effort.duration_ns, effort.directory, by_time=False)
+    return _flat_row(
+        "oldest-by-offset", "poll by offset, oldest and newest of 200 segments", 2.0, runs
+    )
+
+
+def oldest_by_time(effort: Effort) -> Row:
+    runs = flatness.oldest_runs(effort.runs, effort.duration_ns, effort.directory, by_time=True)
+    return _flat_row(
+        "oldest-by-time", "poll by timestamp, oldest and newest of 200 segments", 2.0, runs
+    )
+
+
+ROWS: Final[dict[str, Callable[[Effort], Row]]] = {
+    "produce-large": produce_large,
+    "produce-small": produce_small,
+    "produce-single": produce_single,
+    "produce-single-spread": produce_single_spread,
+    "poll-large": poll_large,
+    "poll-small": poll_small,
+    "other-shard": other_shard,
+    "fsync": fsync_groups,
+    "pure-python": pure_python,
+    "flat-partitions": flat_partitions,
+    "flat-segments": flat_segments,
+    "flat-idle": flat_idle,
+    "oldest-by-offset": oldest_by_offset,
+    "oldest-by-time": oldest_by_time,
+}
+
+
+def measure_targets(effort: Effort, names: Iterable[str], done: Callable[[Row], None]) -> list[Row]:
+    """The rows of these names; `done` is told of each as soon as it is there."""
+    rows = []
+    for name in names:
+        row = ROWS[name](effort)
+        done(row)
+        rows.append(row)
+    return rows
+
+
+def _bytes_row(
+    effort: Effort,
+    name: str,
+    workload: str,
+    target: float,
+    limit: Callable[[], Rate],
+    broker: Callable[[], Rate],
+) -> Row:
+    runs = []
+    for _ in range(effort.runs):
+        bound, reached = limit(), broker()
+        runs.append(_run(bound, reached, bound.bytes_per_s / MB, reached.bytes_per_s / MB))
+    return Row(name, workload, "MB/s", target, False, tuple(runs))
+
+
+def _requests_row(
+    effort: Effort,
+    name: str,
+    workload: str,
+    target: float,
+    limit: Callable[[], Rate],
+    broker: Callable[[], Rate],
+) -> Row:
+    runs = []
+    for _ in range(effort.runs):
+        bound, reached = limit(), broker()
+        runs.append(_run(bound, reached, bound.requests_per_s, reached.requests_per_s))
+    return Row(name, workload, "requests/s", target, False, tuple(runs))
+
+
+def _flat_row(name: str, workload: str, target: float, runs: tuple[Run, ...]) -> Row:
+    return Row(name, workload, "us CPU", target, True, runs)
+
+
+def _run(bound: Rate, reached: Rate, reference: float, broker: float) -> Run:
+    cost = reached.server_us_per_request
+    cpu_ratio = bound.server_us_per_request / cost if cost else None
+    foreign = max(bound.foreign_cpu_share, reached.foreign_cpu_share)
+    return Run(reference, broker, _note(bound, reached), cpu_ratio, foreign)
+
+
+def _note(bound: Rate, reached: Rate) -> str:
+    """Who was busy: a limit that is bound by its generator is no limit of the machine."""
+    return (
+        f"{bound.variant}: {bound.server_us_per_request:.1f} us/request"
+        f" ({bound.server_cpu_share:.0%} CPU, generator {bound.generator_cpu_share:.0%});"
+        f" broker: {reached.server_us_per_request:.1f} us/request"
+        f" ({reached.server_cpu_share:.0%} CPU, generator {reached.generator_cpu_share:.0%})"
+    )
