@@ -17,7 +17,7 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fcntl import ioctl
 from termios import TIOCOUTQ
@@ -29,6 +29,7 @@ from borzoi.protocol.frame import CODE_SIZE, LENGTH_SIZE, REQUEST_HEADER, encode
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool, Waiter
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
+from borzoi.shards.pieces import PIECE_SIZE, pieces_of, size_of
 
 # One turn of the loop carries out at most so many requests of a connection, and reads at most one
 # full window. A ping takes 10 us: without this bound a flood of them kept others waiting 400 ms.
@@ -114,6 +115,8 @@ class Connection(asyncio.BufferedProtocol):
         self._anonymous_since = 0.0
         self._frame_since: float | None = None
         self._write_paused_since: float | None = None
+        self._pieces: Iterator[list[bytes | memoryview]] | None = None
+        self._piece_scheduled = False
         self._unsent_bytes = 0
         self._closing_since: float | None = None
 
@@ -188,6 +191,9 @@ class Connection(asyncio.BufferedProtocol):
             self._pool_waiter = None
         self._kept = b""
         self._transport = None
+        if self._pieces is not None:
+            self._pieces = None
+            self._release_request()
         if self._session is not None:
             self._session.closed()
             self._connections.lost(self)
@@ -201,20 +207,32 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """The client reads again."""
         self._write_paused_since = None
-        self._go_on()
+        if self._pieces is not None:
+            self._send_piece()
+        else:
+            self._go_on()
 
     # What the session calls.
 
     def finish(self, parts: Sequence[bytes | memoryview], *, close: bool = False) -> None:
         """Answer the request in work and turn to the next."""
-        self._release_request()
         transport = self._transport
         if transport is None or transport.is_closing():
+            self._release_request()
             return
         if len(parts) == 1:
+            self._release_request()
             transport.write(parts[0])
-        else:
+        elif size_of(parts) <= PIECE_SIZE:
+            self._release_request()
             transport.writelines(parts)
+        else:
+            # The request stays in work until its last piece is with the transport.
+            self._pieces = pieces_of(parts)
+            # The next piece is at hand while the kernel still works on the last.
+            transport.set_write_buffer_limits(high=2 * PIECE_SIZE, low=PIECE_SIZE)
+            self._send_piece()
+            return
         if close:
             transport.close()
         elif not self._taking:
@@ -289,6 +307,30 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._busy and now - self._anonymous_since > limits.login_timeout_s:
             return "did not log in"
         return None
+
+    # Large answers.
+
+    def _send_piece(self) -> None:
+        """Hand over the next piece of an answer: one each turn, none while the client lags."""
+        self._piece_scheduled = False
+        if self._pieces is None or self._write_paused_since is not None:
+            return
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            self._pieces = None
+            self._release_request()
+            return
+        piece = next(self._pieces, None)
+        if piece is None:
+            self._pieces = None
+            self._release_request()
+            transport.set_write_buffer_limits()
+            self._go_on()
+            return
+        transport.writelines(piece)
+        if not self._piece_scheduled:
+            self._piece_scheduled = True
+            self._loop.call_soon(self._send_piece)
 
     # Cutting frames.
 

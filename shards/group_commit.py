@@ -160,7 +160,8 @@ class GroupCommit:
             raise
         if self._durability is not Durability.FSYNC:
             self.publish(partition, partition.log.written)
-            if partition.log.sealed_unsynced:
+            if partition.log.sealed_unsynced and not partition.sync_waiters:
+                # Otherwise a sync that will cover it is due already.
                 self._wait_for_sync(partition, _report_failed_sync(partition))
 
     def _wait_for_sync(self, partition: OwnedPartition, ended: Ended) -> None:
@@ -255,7 +256,7 @@ class GroupCommit:
 
 def _report_failed_sync(partition: OwnedPartition) -> Ended:
     def ended(status: int) -> None:
-        if status:
+        if status and partition.alive:
             LOG.error("partition %s: sync ended with status %d", partition.target, status)
 
     return ended

@@ -10,7 +10,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from borzoi.protocol.errors import Disconnected
 from borzoi.protocol.frame import encode_response
@@ -137,10 +137,7 @@ class Listener:
 
 def open_socket(address: str, options: TcpSocket) -> socket.socket:
     """A bound socket that shares its port with the other shards (and with nobody else's user)."""
-    host, port = parse_address(address)
-    family, _, _, _, where = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
+    family, where = _resolved(address)
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -154,6 +151,23 @@ def open_socket(address: str, options: TcpSocket) -> socket.socket:
         opened.close()
         raise
     return opened
+
+
+def check_port_is_free(address: str) -> None:
+    """OSError if anybody listens there already, be it another broker that shares its port."""
+    family, where = _resolved(address)
+    with socket.socket(family, socket.SOCK_STREAM) as alone:
+        # Only this: connections of an earlier run that linger are no hindrance.
+        alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        alone.bind(where)
+
+
+def _resolved(address: str) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+    host, port = parse_address(address)
+    family, _, _, _, where = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return family, where
 
 
 def _set_options(listening: socket.socket, options: TcpSocket) -> None:

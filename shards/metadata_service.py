@@ -50,6 +50,11 @@ class MetadataService:
         """The state as last refreshed."""
         return self._copy.state
 
+    @property
+    def applied_index(self) -> int:
+        """The last entry of the log that the state knows of."""
+        return self._copy.applied_index
+
     def refresh(self) -> State:
         """The state with everything that was committed before this call."""
         if self._board.version(METADATA_SLOT) != self._version:

@@ -63,6 +63,8 @@ class MetadataWriting:
         self._files = files
         self._sync = sync
         self._one_at_a_time = asyncio.Lock()
+        self._emptying_trash = False
+        self._more_trash = False
         self.on_effects = partitions.apply_effects
 
     def publish(self) -> None:
@@ -153,9 +155,26 @@ class MetadataWriting:
         self.empty_trash()
 
     def empty_trash(self) -> None:
-        """Unlink what was moved away; slow, so a thread does it."""
-        future = self._disk.submit(empty_trash, self._layout.trash, self._files)
-        future.add_done_callback(_report_trash)
+        """Unlink what was moved away; slow, so a thread does it, one at a time."""
+        if self._emptying_trash:
+            self._more_trash = True
+            return
+        self._emptying_trash = True
+        future = asyncio.get_running_loop().run_in_executor(
+            self._disk, empty_trash, self._layout.trash, self._files
+        )
+        future.add_done_callback(self._trash_emptied)
+
+    def _trash_emptied(self, future: asyncio.Future[int]) -> None:
+        self._emptying_trash = False
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            LOG.warning("removed data still takes disk space under trash/: %s", error)
+        if self._more_trash:
+            self._more_trash = False
+            self.empty_trash()
 
     def _snapshot_if_due(self) -> None:
         if self._writer.snapshot_due:
@@ -212,12 +231,6 @@ def _named(command: Any) -> str:
         if hasattr(command, field)
     ]
     return " ".join([type(command).__name__, *about])
-
-
-def _report_trash(future: Any) -> None:
-    error = future.exception()
-    if error is not None:
-        LOG.warning("removed data still takes disk space under trash/: %s", error)
 
 
 def _report_snapshot(future: Any) -> None:

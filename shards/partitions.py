@@ -321,7 +321,12 @@ class Partitions:
     def _begin_anew(self, target: Target) -> None:
         """After a purge: an empty first segment, as clients of the files expect to find it."""
         partition = self._open_new(target)
-        partition.log.make_files()
+        try:
+            partition.log.make_files()
+        except BrokerError as error:
+            # A purge must work on a full disk too: it is what makes room. The first append
+            # makes the files.
+            LOG.warning("partition %s has no files yet: %s", target, error)
 
     def _owned_of(self, stream_id: int, topic_id: int, run: Run) -> list[OwnedPartition]:
         if run.count < len(self._owned):

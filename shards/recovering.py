@@ -28,6 +28,10 @@ from borzoi.storage.trash import retire_directory
 LOG: Final = logging.getLogger(__name__)
 
 
+class MetadataIsBehind(Exception):
+    """The disk holds partitions of entries that the metadata log does not have: it is too short."""
+
+
 class Recovery(NamedTuple):
     """What was found."""
 
@@ -67,6 +71,13 @@ def recover_partitions(
             if target is not None:
                 partitions.refuse(target, str(error))
             continue
+        if birth is not None and birth > metadata.applied_index:
+            # Not old but younger than all we know: to remove it would be to lose it.
+            raise MetadataIsBehind(
+                f"{found.path} was made by metadata entry {birth}, but {layout.state_log} ends with"
+                f" entry {metadata.applied_index}: restore that file from a backup, or move the"
+                " directory away to go on without it"
+            )
         if target is None or birth != target.birth:
             LOG.info("moved %s to the trash: its birth is %s, not %s", found.path, birth, target)
             retire_directory(found.path, layout.trash, f"old-{birth}-{namespace}", files)

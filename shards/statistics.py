@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import psutil
 
@@ -18,6 +18,17 @@ from borzoi.shards.metadata_service import MetadataService
 
 SERVED_VERSION: Final = "0.8.0"
 SERVED_SEMVER: Final = semver_number(0, 8, 0)
+
+
+class Usage(NamedTuple):
+    """What one process of the broker takes."""
+
+    started_at: float
+    cpu_percent: float
+    resident_bytes: int
+    read_bytes: int
+    written_bytes: int
+    threads_count: int
 
 
 class Statistics:
@@ -39,23 +50,22 @@ class Statistics:
         totals = self._describer.totals(state)
         topics = [topic for stream in state.streams.values() for topic in stream.topics.values()]
         supervisor = os.getppid()
-        processes = self._broker_processes(supervisor)
+        usage = [one for one in map(used_by, self._broker_processes(supervisor)) if one]
         memory = psutil.virtual_memory()
         disk = psutil.disk_usage(str(self._data))
         uname = os.uname()
-        started_at = min(one.create_time() for one in processes)
-        traffic = [one.io_counters() for one in processes]
+        started_at = min(one.started_at for one in usage)
         return Stats(
             process_id=supervisor,
-            cpu_usage=sum(one.cpu_percent() for one in processes),
+            cpu_usage=sum(one.cpu_percent for one in usage),
             total_cpu_usage=psutil.cpu_percent(),
-            memory_usage=sum(one.memory_info().rss for one in processes),
+            memory_usage=sum(one.resident_bytes for one in usage),
             total_memory=memory.total,
             available_memory=memory.available,
             run_time=int((time.time() - started_at) * 1_000_000),
             start_time=int(started_at * 1_000_000),
-            read_bytes=sum(one.read_bytes for one in traffic),
-            written_bytes=sum(one.write_bytes for one in traffic),
+            read_bytes=sum(one.read_bytes for one in usage),
+            written_bytes=sum(one.written_bytes for one in usage),
             messages_size_bytes=totals.size_bytes,
             streams_count=len(state.streams),
             topics_count=len(topics),
@@ -70,7 +80,7 @@ class Statistics:
             kernel_version=uname.release or "unknown_kernel_version",
             server_version=SERVED_VERSION,
             server_semver=SERVED_SEMVER,
-            threads_count=sum(one.num_threads() for one in processes),
+            threads_count=sum(one.threads_count for one in usage),
             free_disk_space=disk.free,
             total_disk_space=disk.total,
         )
@@ -82,3 +92,19 @@ class Statistics:
             found[process.pid] = self._processes.get(process.pid, process)
         self._processes = found
         return list(found.values())
+
+
+def used_by(process: psutil.Process) -> Usage | None:
+    """None for a worker that has died since it was listed."""
+    try:
+        traffic = process.io_counters()
+        return Usage(
+            process.create_time(),
+            process.cpu_percent(),
+            process.memory_info().rss,
+            traffic.read_bytes,
+            traffic.write_bytes,
+            process.num_threads(),
+        )
+    except (psutil.Error, OSError):
+        return None

@@ -31,7 +31,7 @@ from borzoi.protocol.batch import LOOPS
 from borzoi.router.arena import create_arena
 from borzoi.router.board import create_board
 from borzoi.router.control import FIRST_GENERATION, ControlLayout, SharedControl, create_control
-from borzoi.router.fds import BadMessage, ChannelClosed, FdChannel, socket_pair
+from borzoi.router.fds import BadMessage, ChannelClosed, ChannelFull, FdChannel, socket_pair
 from borzoi.router.memory import PAGE_SIZE
 from borzoi.router.processor import check_processor
 from borzoi.router.wake import Wake
@@ -44,11 +44,13 @@ from borzoi.shards.config import (
 )
 from borzoi.shards.config.addresses import is_loopback
 from borzoi.shards.config.durations import seconds
+from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.cpus import Placement, read_numa_topology, resolve_cpus
 from borzoi.shards.data_lock import empty_data_directory, lock_data_directory
 from borzoi.shards.log_lines import set_up_logging
 from borzoi.shards.root_account import (
     GENERATED_PREFIX,
+    ROOT_PASSWORD_FILE,
     RootAccount,
     decide_root,
     store_root_password,
@@ -75,6 +77,7 @@ STOPPED: Final = 0
 FAILED: Final = 1
 STOP_TIMEOUT_S: Final = 4.5
 WATCH_INTERVAL_S: Final = 1.0
+WATCH_LATE_MAX_S: Final = 1.0
 LIVED_LONG_S: Final = 3.0
 BACK_OFF_FIRST_S: Final = 1.0
 BACK_OFF_MAX_S: Final = 30.0
@@ -92,21 +95,37 @@ def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int
     check_processor(platform.machine(), shard_count, compiled=False)
     budget = memory_budget_per_shard(config, shard_count, granted_memory())
     os.umask(0o077)
+    try:
+        found = _open_data_directory(config, (*warnings, *placement.notes), options)
+    except OSError as error:
+        raise ConfigError(f"system.path is {data}: {error}") from error
+    if found is None:
+        return FAILED
+    layout, root, clean, lock_fd = found
+    _raise_file_limit()
+    return asyncio.run(_supervise(config, options, placement, budget, layout, root, clean, lock_fd))
+
+
+def _open_data_directory(
+    config: Config, warnings: tuple[str, ...], options: ServeOptions
+) -> tuple[DataLayout, RootAccount | None, CleanStop | None, int] | None:
+    """Lock and prepare what is below system.path; None if it must not be touched."""
+    system = config.system
+    data = Path(system.path)
     lock_fd = lock_data_directory(data)
     if options.fresh:
         empty_data_directory(data)
     files = Files()
-    system = config.system
     layout = DataLayout(data, system.stream.path, system.topic.path, system.partition.path)
     layout.create_skeleton(files)
     set_up_logging(system.logging, data, "supervisor", options.environ)
-    for text in (*warnings, *placement.notes):
+    for text in warnings:
         LOG.warning("%s", text)
     try:
         read_info(layout, files)
     except UnknownDataFormat as error:
         LOG.error("%s", error)
-        return FAILED
+        return None
     write_info(layout, files, __version__)
     shutil.rmtree(layout.runtime, ignore_errors=True)
     os.makedirs(layout.runtime)
@@ -119,10 +138,11 @@ def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int
             layout.state_log,
             layout.streams,
         )
-        return FAILED
-    clean = CleanStop.take(layout, files)
-    _raise_file_limit()
-    return asyncio.run(_supervise(config, options, placement, budget, layout, root, clean, lock_fd))
+        return None
+    if root is not None and root.store_password_file:
+        # Before the account exists: a kill in between must not leave one that nobody can use.
+        store_root_password(data, root.password)
+    return layout, root, CleanStop.take(layout, files), lock_fd
 
 
 async def _supervise(
@@ -197,6 +217,7 @@ class Supervisor:
         self._stopping = False
         self._exit_code = STOPPED
         self._replacing: set[asyncio.Task[None]] = set()
+        self._watch_due_at = 0.0
 
     def order_stop(self) -> None:
         """Told to stop: by a signal, or because something is beyond repair."""
@@ -209,7 +230,8 @@ class Supervisor:
         await asyncio.wait({booting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if booting.done():
             booting.result()
-            self._loop.call_later(WATCH_INTERVAL_S, self._watch_heartbeats)
+            self._watch_due_at = self._loop.time()
+            self._watch_heartbeats()
             await stopping
         else:
             booting.cancel()
@@ -266,6 +288,7 @@ class Supervisor:
         if self._root is not None and worker.shard == 0:
             root = Root(self._root.username, self._root.password)
         spec = WorkerSpec(
+            supervisor_pid=os.getpid(),
             shard=worker.shard,
             shard_count=len(self._workers),
             cpu=cpu.cpu,
@@ -342,10 +365,14 @@ class Supervisor:
     def _pass_on(self, event: Event, fds: list[int]) -> None:
         """A client's socket on its way to another shard; a dead one lets go of it."""
         target = self._workers[event.shard]
-        if target.process is not None:
-            self._order(target, Order("adopt", session=event.session), tuple(fds))
-        for fd in fds:
-            os.close(fd)
+        try:
+            if target.process is not None:
+                self._order(target, Order("adopt", session=event.session), tuple(fds))
+        except ChannelFull:
+            LOG.warning("shard %d takes no more connections: one is dropped", event.shard)
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     def _order(self, worker: WorkerProcess, order: Order, fds: tuple[int, ...] = ()) -> bool:
         assert worker.channel is not None
@@ -423,12 +450,18 @@ class Supervisor:
         """A worker whose loop does not turn is as good as dead, and worse."""
         limit_ns = int(seconds(self._config.limits.heartbeat_timeout) * 1e9)
         now = time.monotonic_ns()
+        late_s = self._loop.time() - self._watch_due_at
+        self._watch_due_at = self._loop.time() + WATCH_INTERVAL_S
+        self._loop.call_later(WATCH_INTERVAL_S, self._watch_heartbeats)
+        if late_s > WATCH_LATE_MAX_S:
+            # We did not move either: the whole broker was paused. Give the workers their turn.
+            LOG.warning("the broker stood still for %.1f s", late_s)
+            return
         for worker in self._workers:
             beat = worker.control.last_beat()
             if worker.process is not None and beat and now - beat > limit_ns:
                 LOG.error("shard %d has not moved for %.1f s", worker.shard, (now - beat) / 1e9)
                 worker.process.kill()
-        self._loop.call_later(WATCH_INTERVAL_S, self._watch_heartbeats)
 
     # Stopping.
 
@@ -469,8 +502,8 @@ class Supervisor:
         if root.warning is not None:
             LOG.warning("%s", root.warning)
         if root.store_password_file:
-            path = store_root_password(Path(self._layout.root), root.password)
             print(f"{GENERATED_PREFIX}{root.password}", flush=True)
+            path = Path(self._layout.root) / ROOT_PASSWORD_FILE
             LOG.warning("the generated root password is kept in %s", path)
 
 

@@ -22,9 +22,10 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 import uvloop
@@ -42,12 +43,13 @@ from borzoi.shards.clients import Clients
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
+from borzoi.shards.config.schema import Limits
 from borzoi.shards.cpus import pin_to_cpu, set_memory_policy
 from borzoi.shards.describe import Describer
 from borzoi.shards.descriptors import Done, Request, RequestKind
 from borzoi.shards.durability import Durability
 from borzoi.shards.group_commit import GroupCommit
-from borzoi.shards.listener import Listener
+from borzoi.shards.listener import Listener, check_port_is_free
 from borzoi.shards.log_lines import LineHandler, set_up_logging, shard_speaker
 from borzoi.shards.logins import Logins
 from borzoi.shards.metadata.bootstrap import ensure_root, root_missing
@@ -65,7 +67,7 @@ from borzoi.shards.passwords import hash_password
 from borzoi.shards.peers import Peers
 from borzoi.shards.polls import Polls
 from borzoi.shards.readers import Readers
-from borzoi.shards.recovering import recover_partitions
+from borzoi.shards.recovering import MetadataIsBehind, recover_partitions
 from borzoi.shards.sends import Sends
 from borzoi.shards.services import Services
 from borzoi.shards.session import Link as SessionLink
@@ -94,7 +96,7 @@ LOG: Final = logging.getLogger("borzoi.shards.worker")  # not __main__
 PR_SET_PDEATHSIG: Final = 1
 TICK_S: Final = 1.0
 DISK_THREADS: Final = 4
-OPEN_FILES_MIN: Final = 64
+OPEN_FILES_MIN: Final = 8
 OPEN_FILES_MAX: Final = 8192
 WINDOWS_MAX: Final = 64
 IDLE_POOL_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -220,12 +222,17 @@ class Worker:
         self._peers.start()
         if self._writing is not None:
             # A predecessor may have died between an entry and its barrier.
-            await self._writing.barrier(copy.applied_index)
+            # A peer that has stopped by now answers nothing any more.
+            if not await self._unless_stopped(self._writing.barrier(copy.applied_index)):
+                await self._stop()
+                return
             self._writing.empty_trash()
         self.tell(Event("recovered"))
         address = self._spec.tcp_address
         if not address:
             address = (await self._wait_for_order("listen")).address
+            if self._spec.shard == METADATA_SHARD:
+                self._check_port(address)
         await self._listen(address)
         self._loop.call_later(TICK_S, self._tick)
         saver = self._config.message_saver
@@ -333,7 +340,7 @@ class Worker:
             self._receive,
             self._pool,
             self._clients,
-            config.limits,
+            _affordable(config.limits),
             self._new_session,
             lambda link, state: Session.adopt(self._services, link, state),
         )
@@ -347,26 +354,37 @@ class Worker:
                 self._spec.clean_stop_fd, os.fstat(self._spec.clean_stop_fd).st_size, 0
             )
             clean = CleanStop.decode(record)
-        recovery = recover_partitions(
-            self._spec.shard,
-            self._spec.shard_count,
-            self._layout,
-            self._files,
-            self._open_files,
-            self._settings,
-            self._durability,
-            self._metadata,
-            self._partitions,
-            self._readers,
-            clean,
-            self._config.limits.consumers_per_partition_max,
-        )
+        try:
+            recovery = recover_partitions(
+                self._spec.shard,
+                self._spec.shard_count,
+                self._layout,
+                self._files,
+                self._open_files,
+                self._settings,
+                self._durability,
+                self._metadata,
+                self._partitions,
+                self._readers,
+                clean,
+                self._config.limits.consumers_per_partition_max,
+            )
+        except MetadataIsBehind as error:
+            raise CannotBoot(str(error)) from error
         LOG.info(
             "recovered %d partitions in %.3f s, %d old directories went to the trash",
             recovery.opened,
             time.monotonic() - began,
             recovery.removed,
         )
+
+    def _check_port(self, address: str) -> None:
+        """The shards share their port, and would share it with another broker without a word."""
+        if self._config.tcp.enabled:
+            try:
+                check_port_is_free(address)
+            except OSError as error:
+                raise CannotBoot(f"cannot listen on {address}: {error}") from error
 
     async def _listen(self, address: str) -> None:
         if self._config.tcp.enabled:
@@ -375,6 +393,8 @@ class Worker:
             except OSError as error:
                 raise CannotBoot(f"cannot listen on {address}: {error}") from error
         self._cluster.tcp_address = address
+        # The supervisor watches from now on, and the slowest shard may have taken minutes.
+        self._control.beat(time.monotonic_ns())
         self.tell(Event("listening", address=address))
 
     def _new_session(self, link: SessionLink, address: str, transport: Transport) -> Session:
@@ -444,6 +464,18 @@ class Worker:
         assert order.order == wanted, f"expected the order {wanted}, got {order.order}"
         return order
 
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Wait for something that other shards have a part in; False if told to stop first."""
+        working = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stop_ordered.wait())
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if working.done():
+            working.result()
+            return True
+        working.cancel()
+        return False
+
     # Periodic work.
 
     def _tick(self) -> None:
@@ -506,7 +538,7 @@ def _set_once(future: asyncio.Future[int]) -> Ended:
 def main() -> None:
     """The process: set up, run, and leave with the right exit code."""
     spec = read_spec(int(sys.argv[1]))
-    _die_with_parent()
+    _die_with_parent(spec.supervisor_pid)
     # The supervisor gives the order to stop; a terminal's Ctrl-C reaches the whole group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -557,12 +589,27 @@ def _die(error: BaseException) -> NoReturn:
     os._exit(BROKEN)
 
 
-def _die_with_parent() -> None:
-    parent = os.getppid()
+def _die_with_parent(supervisor_pid: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent or parent == 1:
+    # Not "is it process 1": in a container that is the supervisor itself.
+    if os.getppid() != supervisor_pid:
         # It died before the kernel took note.
         os._exit(0)
+
+
+def _affordable(limits: Limits) -> Limits:
+    """Half of the descriptors are for connections: without the others nothing can be served."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits.connections_max <= soft // 2:
+        return limits
+    LOG.warning(
+        "at most %d connections instead of limits.connections_max = %d: a process may open only %d"
+        " files here",
+        soft // 2,
+        limits.connections_max,
+        soft,
+    )
+    return msgspec.structs.replace(limits, connections_max=soft // 2)
 
 
 def _open_files_bound() -> int:

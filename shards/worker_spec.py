@@ -35,6 +35,7 @@ class Root(msgspec.Struct, frozen=True):
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a worker needs to know before it can talk."""
 
+    supervisor_pid: int
     shard: int
     shard_count: int
     cpu: int | None

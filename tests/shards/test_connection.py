@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
 
 import pytest
@@ -20,6 +21,7 @@ from borzoi.router.buffer import Buffer
 from borzoi.router.pool import KIB, MIB, MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
 from borzoi.shards.connection import REQUESTS_PER_TURN_MAX, Connection, ConnectionLimits
+from borzoi.shards.pieces import PIECE_SIZE
 from tests.shards.hand_loop import HandLoop
 
 WINDOW: Final = 4 * KIB
@@ -54,6 +56,7 @@ class HandTransport:
         self.aborted = False
         self._told_to_pause = False
         self._told_lost = False
+        self._high, self._low = HIGH_WATER, HIGH_WATER // 4
 
     # What the connection calls.
 
@@ -74,7 +77,7 @@ class HandTransport:
             self.sent += data
             return
         self.unsent += data
-        if len(self.unsent) > HIGH_WATER and not self._told_to_pause:
+        if len(self.unsent) > self._high and not self._told_to_pause:
             self._told_to_pause = True
             self._owner.pause_writing()
 
@@ -83,6 +86,10 @@ class HandTransport:
 
     def get_write_buffer_size(self) -> int:
         return len(self.unsent)
+
+    def set_write_buffer_limits(self, high: int = HIGH_WATER, low: int | None = None) -> None:
+        self._high = high
+        self._low = high // 4 if low is None else low
 
     def is_closing(self) -> bool:
         return self.closing
@@ -115,7 +122,7 @@ class HandTransport:
         """The peer reads some of what waits."""
         self.sent += self.unsent[:count]
         self.unsent = self.unsent[count:]
-        if self._told_to_pause and len(self.unsent) <= HIGH_WATER // 4:
+        if self._told_to_pause and len(self.unsent) <= self._low:
             self._told_to_pause = False
             self._owner.resume_writing()
         if self.closing and not self.unsent:
@@ -574,6 +581,46 @@ def test_no_request_is_taken_while_the_peer_does_not_read(bench: Bench) -> None:
     bench.loop.settle()
     assert len(bench.session.begun) == 6
     assert bench.overdue_after(LIMITS.write_timeout_s) is None
+
+
+def test_a_large_answer_leaves_a_piece_each_turn(bench: Bench) -> None:
+    body = bytes(range(256)) * (5 * PIECE_SIZE // 512)
+    bench.session.answer = lambda code: [OK, memoryview(body)] if code == Code.GET_ME else [OK]
+    bench.transport.deliver(encode_request(Code.GET_ME) + PING)
+    sizes = [len(bench.transport.sent)]
+    while bench.loop.turn():
+        sizes.append(len(bench.transport.sent))
+    assert sizes[0] == PIECE_SIZE
+    assert all(later - sooner <= PIECE_SIZE + len(OK) for sooner, later in pairwise(sizes))
+    # The next request was not begun before the answer was out.
+    assert bench.transport.sent == OK + body + OK
+    assert [begun.code for begun in bench.session.begun] == [Code.GET_ME, Code.PING]
+
+
+def test_a_large_answer_waits_for_a_peer_that_does_not_read(bench: Bench) -> None:
+    body = bytes(8 * PIECE_SIZE)
+    bench.session.answer = lambda _code: [OK, memoryview(body)]
+    bench.transport.peer_reads = False
+    bench.transport.deliver(PING)
+    bench.loop.settle()
+    assert len(bench.transport.unsent) <= 3 * PIECE_SIZE, "no more than the limit and a piece"
+    assert bench.overdue_after(LIMITS.write_timeout_s - 1) is None
+    while bench.transport.unsent:
+        bench.transport.take(PIECE_SIZE)
+        bench.loop.settle()
+    assert bench.transport.sent == OK + body
+
+
+def test_a_peer_that_leaves_in_the_middle_of_a_large_answer(bench: Bench) -> None:
+    bench.session.answer = lambda _code: [OK, memoryview(bytes(8 * PIECE_SIZE))]
+    bench.transport.peer_reads = False
+    in_use = bench.pool.in_use_bytes
+    bench.transport.deliver(PING)
+    bench.loop.turn()
+    bench.transport.lose()
+    bench.loop.settle()
+    assert bench.session.was_closed
+    assert bench.pool.in_use_bytes == in_use
 
 
 def test_a_frame_waits_until_the_pool_has_room(bench: Bench) -> None:

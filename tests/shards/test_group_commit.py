@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from borzoi.protocol.errors import CannotSaveMessagesToSegment, CannotSyncFile
+from borzoi.protocol.errors import (
+    CannotSaveMessagesToSegment,
+    CannotSyncFile,
+    PartitionNotFound,
+)
 from borzoi.shards.durability import Durability
 from tests.shards.owner import (
     JOURNAL_MESSAGES_MAX,
@@ -155,6 +159,19 @@ def test_sealed_segments_are_synced_in_a_thread(new_owner: NewOwner) -> None:
         owner.disk.run_next()
         owner.loop.settle()
     assert owner.partition.log.sealed_unsynced == ()
+
+
+def test_one_sync_waits_behind_a_slow_one_however_many_segments_are_sealed(
+    new_owner: NewOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = new_owner(Durability.WRITTEN, segment_size_max=512)
+    for _ in range(20):
+        owner.send(b"x" * 1000)
+        owner.loop.settle()
+    assert owner.partition.syncing
+    assert len(owner.partition.sync_waiters) == 1
+    owner.partition.end(PartitionNotFound.status)
+    assert "sync ended" not in caplog.text
 
 
 def test_the_savers_round_syncs_what_changed_and_nothing_else(new_owner: NewOwner) -> None:

@@ -1,5 +1,6 @@
 """The owner's partitions: batches submitted again after a death, and lives that end."""
 
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -213,6 +214,23 @@ def test_a_purge_ends_a_life_and_begins_another(owner: Owner) -> None:
     assert fresh == [0]
     assert owner.published.birth == NEW.birth
     assert owner.published.next_offset == 1
+
+
+def test_a_purge_makes_room_on_a_full_disk(owner: Owner) -> None:
+    owner.send(b"old")
+    finish(owner)
+    owner.files.fail("pwritev", errno.ENOSPC)
+    owner.files.fail("mkdir", errno.ENOSPC)
+    owner.partitions.apply_effects(_purge())
+    assert not owner.log_file.exists()
+    owner.files.repair()
+    renewed = TARGET._replace(birth=NEW.birth)
+    statuses = Statuses()
+    owner.partitions.append(renewed, batch_of(b"new"), 1, False, statuses.done)
+    finish(owner)
+    assert statuses == [0]
+    published = owner.published
+    assert (published.birth, published.next_offset) == (NEW.birth, 1)
 
 
 def test_a_sync_of_the_old_life_publishes_nothing_in_the_new_one(new_owner: NewOwner) -> None:

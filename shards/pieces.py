@@ -1,0 +1,30 @@
+"""Cutting a large answer, so that one connection does not take a whole turn of the loop."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+PIECE_SIZE: Final = 1024 * 1024
+"""Bytes of one answer that are handed to the transport in one turn."""
+
+
+def size_of(parts: Sequence[bytes | memoryview]) -> int:
+    """Bytes of an answer."""
+    return sum(len(part) for part in parts)
+
+
+def pieces_of(parts: Sequence[bytes | memoryview]) -> Iterator[list[bytes | memoryview]]:
+    """The answer in pieces of PIECE_SIZE (the last may be smaller). Copies nothing."""
+    piece: list[bytes | memoryview] = []
+    room = PIECE_SIZE
+    for part in parts:
+        start = 0
+        while start < len(part):
+            taken = part[start : start + room]
+            piece.append(taken)
+            start += len(taken)
+            room -= len(taken)
+            if room == 0:
+                yield piece
+                piece, room = [], PIECE_SIZE
+    if piece:
+        yield piece
