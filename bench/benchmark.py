@@ -13,7 +13,7 @@ from typing import Final
 
 from borzoi.bench import admin as orders
 from borzoi.bench.admin import Admin
-from borzoi.bench.broker import OwnBroker, workers_of
+from borzoi.bench.broker import UNKNOWN_LOOPS, OwnBroker, workers_of
 from borzoi.bench.casting import BenchStream, cast
 from borzoi.bench.cpus import CpuPlan, available_cpus, decide, decide_without_broker
 from borzoi.bench.failures import BenchFailed
@@ -46,6 +46,7 @@ class Outcome:
     own_broker: bool
     address: str
     shard_count: int
+    loops: str
     limits: Limits | None
     load: LoadResult
     stats: Stats | None
@@ -57,7 +58,7 @@ def run_benchmark(
     say: Callable[[str], None],
     show: Callable[[Progress], None] | None = None,
 ) -> Outcome:
-    with _server(options) as (host, port, cpus, supervisor_pid):
+    with _server(options) as (host, port, cpus, supervisor_pid, loops):
         with _connected(host, port, options) as admin:
             streams = _make_streams(admin, options, host, port, cpus, say)
         limits = None
@@ -83,6 +84,7 @@ def run_benchmark(
         own_broker=options.address is None,
         address=f"{host}:{port}",
         shard_count=len(workers),
+        loops=loops,
         limits=limits,
         load=load,
         stats=stats,
@@ -90,19 +92,20 @@ def run_benchmark(
 
 
 @contextmanager
-def _server(options: Options) -> Iterator[tuple[str, int, CpuPlan, int | None]]:
-    """Host, port, who runs where, and the process to look at, if it is on this machine."""
+def _server(options: Options) -> Iterator[tuple[str, int, CpuPlan, int | None, str]]:
+    """Host, port, who runs where, the process to look at if it is on this machine, its loops."""
     if options.address is None:
         cpus = decide(available_cpus(), options.shards, options.actor_count)
         with OwnBroker(cpus.cpu_allocation, directory=options.directory) as broker:
-            yield broker.host, broker.port, cpus, broker.pid
+            yield broker.host, broker.port, cpus, broker.pid, broker.loops
         return
     host, port = options.address
     cpus = decide_without_broker(available_cpus(), options.actor_count)
     with _connected(host, port, options) as admin:
         stats = orders.stats_of(admin)
     local = stats is not None and (host in LOOPBACK or stats.hostname == socket.gethostname())
-    yield host, port, cpus, stats.process_id if stats is not None and local else None
+    pid = stats.process_id if stats is not None and local else None
+    yield host, port, cpus, pid, UNKNOWN_LOOPS
 
 
 @contextmanager

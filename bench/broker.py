@@ -28,6 +28,7 @@ STOP_TIMEOUT_S: Final = 30.0
 LOOK_INTERVAL_S: Final = 0.02
 SERVE: Final = "from borzoi.shards.main import main; main()"
 LOOPS_SAID: Final = re.compile(r"\b(compiled|plain) loops")
+UNKNOWN_LOOPS: Final = "unknown"
 CREDENTIALS: Final = Credentials("iggy", "iggy")
 
 
@@ -95,7 +96,7 @@ class OwnBroker:
     def loops(self) -> str:
         """Which loops over messages it says it runs: compiled, plain, or unknown."""
         found = LOOPS_SAID.search(self.output())
-        return found[1] if found else "unknown"
+        return found[1] if found else UNKNOWN_LOOPS
 
     def output(self) -> str:
         """Everything the broker has said so far."""

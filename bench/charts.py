@@ -34,6 +34,7 @@ GROUP_COLOURS: Final = {
 SHARD_COLOURS: Final = ("#2a6f97", "#2a9d8f", "#61a5c2", "#52796f", "#013a63", "#8ab17d")
 GENERATOR_COLOURS: Final = ("#f4a259", "#e76f51", "#bc6c25", "#e9c46a")
 PERCENTILE_LABELS: Final = ("p50", "p90", "p95", "p99", "p99.9", "p99.99")
+LOG_ABOVE: Final = 20  # curves that span more than this factor are drawn logarithmically
 FIT_POINTS: Final = 400
 LIMIT_COLOUR: Final = "#9aa5b1"
 
@@ -75,8 +76,14 @@ def draw_lines(
         axes.set_xscale("log", base=10)
     ticks = sorted({x for points in lines.values() for x, _ in points})
     axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+    heights = [y for points in lines.values() for _, y in points if y > 0]
+    if heights and max(heights) > LOG_ABOVE * min(heights):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    else:
+        axes.set_ylim(bottom=0)
     axes.minorticks_off()
-    axes.set_ylim(bottom=0)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     if len(lines) > 1:
@@ -140,7 +147,7 @@ def _latency(report: dict[str, Any]) -> Figure:
             places, values, width * 0.92, color=_colour(name), label=_words(name), zorder=3
         )
         percentiles.bar_label(
-            bars, [_milliseconds(value) for value in values], padding=2, fontsize=8, color=INK
+            bars, [_short(value) for value in values], padding=2, fontsize=8, color=INK
         )
         points = group["avg_latency_ts"]["points"]
         series.plot(
@@ -154,7 +161,7 @@ def _latency(report: dict[str, Any]) -> Figure:
     percentiles.set_yscale("log")
     percentiles.margins(y=0.18)
     percentiles.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    percentiles.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _milliseconds(value)))
+    percentiles.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     percentiles.yaxis.set_minor_formatter(NullFormatter())
     percentiles.set_ylabel("ms (logarithmic)")
     percentiles.set_title("percentiles, mean over the actors", loc="left", fontsize=10, color=INK)
@@ -191,7 +198,7 @@ def _distribution(report: dict[str, Any]) -> Figure | None:
             at = found["percentiles"][f"{percentile}_ms"]
             axes.axvline(at, color=_colour(name), linestyle=":", linewidth=1.1)
             axes.annotate(
-                f"{percentile} {_milliseconds(at)}",
+                f"{percentile} {_short(at)}",
                 (at, 1.0),
                 xycoords=("data", "axes fraction"),
                 xytext=(3, -10),
@@ -304,7 +311,7 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _milliseconds(value: float) -> str:
+def _short(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.2g}" if value < 1 else f"{value:.3g}"

@@ -54,6 +54,9 @@ def report_page(report: dict[str, Any], charts: Sequence[Path]) -> str:
         "<h2>Latency and throughput</h2>",
         _groups_table(report["group_metrics"]),
         f'<p class="soft">Bottleneck: {_e(extras["bottleneck"])}.{_throttled(extras)}</p>',
+        f'<p class="soft">Polled range: {_e(extras["polled_range"])}.</p>'
+        if extras["polled_range"]
+        else "",
         _limits_section(extras),
         "<h2>Charts</h2>",
         *(image(path) for path in charts),

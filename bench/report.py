@@ -240,6 +240,8 @@ def _extras(outcome: Outcome, actors: Sequence[Measured]) -> Report:
     return {
         "own_broker": outcome.own_broker,
         "shards": outcome.shard_count,
+        "loops": outcome.loops,
+        "polled_range": _polled_range(outcome),
         "cpus": {
             "shards": list(outcome.cpus.shard_cpus),
             "generators": [list(cpus) for cpus in outcome.cpus.generator_cpus],
@@ -257,6 +259,15 @@ def _extras(outcome: Outcome, actors: Sequence[Measured]) -> Report:
         "ratios": _ratios(outcome, actors),
         "resources": _resources(load.samples, start),
     }
+
+
+def _polled_range(outcome: Outcome) -> str | None:
+    """Whether the server had to verify what it served; None when nothing was polled."""
+    if not outcome.options.kind.consumes:
+        return None
+    if outcome.own_broker or outcome.options.kind.produces:
+        return "written by the server in this run, so it was served without verifying it again"
+    return "unknown: it was there before; a server verifies such data when it is first read"
 
 
 def _bottleneck(rate: Rate, shard_count: int, shared: bool) -> str:

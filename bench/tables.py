@@ -25,6 +25,7 @@ from borzoi.bench.target_rows import FOREIGN_SHARE_MAX, Row
 
 PIPE_WIDTH: Final = 160
 MET: Final = {True: "[green]yes[/]", False: "[red]no[/]", None: "[yellow]skipped[/]"}
+UNDECIDED: Final = "[yellow]undecided[/]"
 
 
 def new_console() -> Console:
@@ -114,6 +115,8 @@ def print_report(console: Console, report: dict[str, Any]) -> None:
             f"The disk's write-back held writers up"
             f" {extras['write_back_throttled_share']:.0%} of the time"
         )
+    if extras["polled_range"]:
+        console.print(f"Polled range: {extras['polled_range']}")
     print_ratios(console, extras["ratios"])
 
 
@@ -168,7 +171,7 @@ def targets_table(rows: Sequence[Row]) -> Table:
         title_justify="left",
         caption=(
             "ratio: best run; median: of all runs; CPU: median ratio of CPU time per request;"
-            " disturbed: other programs used these CPUs in every run"
+            " undecided: other programs used these CPUs in every run"
         ),
         caption_justify="left",
     )
@@ -194,7 +197,7 @@ def targets_table(rows: Sequence[Row]) -> Table:
         )
         median = f"{row.median_ratio:.2f}" if best else ""
         cpu = "" if row.median_cpu_ratio is None else f"{row.median_cpu_ratio:.2f}"
-        met = MET[row.met] + (" [yellow]disturbed[/]" if best and best.disturbed else "")
+        met = UNDECIDED if best and best.disturbed else MET[row.met]
         table.add_row(
             row.workload, row.unit, *figures, median, cpu, f"{sign} {row.target:.2f}", met
         )

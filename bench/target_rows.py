@@ -73,9 +73,9 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """None when the row could not be measured."""
+        """None when the row could not be measured, or only while others used the CPUs."""
         best = self.best
-        if best is None:
+        if best is None or best.disturbed:
             return None
         return best.ratio <= self.target if self.at_most else best.ratio >= self.target
 
@@ -101,5 +101,5 @@ class Row:
 
 
 def all_met(rows: Sequence[Row]) -> bool:
-    """A row that was skipped is not met, and not failed either."""
-    return all(row.met is not False for row in rows)
+    """A row that was skipped says nothing; one that stays undecided is not met."""
+    return all(row.met or row.skipped for row in rows)

@@ -198,8 +198,3 @@ class OwnControl(SharedControl):
     def beat(self, now_ns: int) -> None:
         """Say that the loop runs. Called by the loop itself, never by a thread beside it."""
         self.memory.words[_HEARTBEAT_AT] = now_ns
-
-
-def last_beat(control: SharedControl) -> int:
-    """When the shard behind `control` last beat, in nanoseconds of the monotonic clock."""
-    return control.last_beat()

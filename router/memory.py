@@ -53,7 +53,7 @@ class MappedMemory:
     The map keeps its own duplicate of the descriptor, so the caller may close his.
     """
 
-    __slots__ = ("_map", "bytes", "size", "words", "writable")
+    __slots__ = ("_map", "bytes", "size", "words")
 
     def __init__(self, fd: int, size: int, writable: bool) -> None:
         if size <= 0 or size % WORD_SIZE:
@@ -64,7 +64,6 @@ class MappedMemory:
         access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         self._map = mmap.mmap(fd, size, flags=mmap.MAP_SHARED, prot=access)
         self.size = size
-        self.writable = writable
         self.bytes = memoryview(self._map)
         self.words = self.bytes.cast("Q")
 

@@ -28,7 +28,6 @@ from typing import Final
 from borzoi.router.arena import Arena
 from borzoi.router.buffer import Buffer
 from borzoi.router.extents import Extents
-from borzoi.router.memory import PAGE_SIZE
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -63,17 +62,6 @@ class PoolStats:
     carved_bytes: int  # cut from the arena since the start
     dropped_bytes: int  # returned to the system since the start
     waiting: int
-
-
-def bucket_size(length: int) -> int:
-    """What a buffer of this length takes from the budget once its slab is full.
-
-    ValueError if there is no such bucket. The budget has to be judged by this, not by the length:
-    a frame of 100 MiB lives in a buffer of 128.
-    """
-    if not 1 <= length <= LENGTH_MAX:
-        raise ValueError(f"a buffer of {length} bytes: 1 to {LENGTH_MAX} can be had")
-    return BUCKET_SIZES[bisect_left(BUCKET_SIZES, length)]
 
 
 class _Slab:
@@ -206,29 +194,13 @@ class MemoryPool:
         if self._waiters:
             self.wake_waiters()
 
-    def trim(self, idle_bytes_max: int, slabs_max: int = TRIM_SLABS_MAX) -> int:
+    def trim(self, idle_bytes_max: int) -> int:
         """Return idle memory beyond `idle_bytes_max` to the system, the coldest first, at most
-        `slabs_max` slabs in one call. Returns how many bytes went."""
+        TRIM_SLABS_MAX slabs in one call. Returns how many bytes went."""
         dropped: list[tuple[int, int]] = []
-        while self._idle_bytes > idle_bytes_max and len(dropped) < slabs_max:
+        while self._idle_bytes > idle_bytes_max and len(dropped) < TRIM_SLABS_MAX:
             dropped.append(self._drop(next(iter(self._idle))))
         return self._discard(dropped)
-
-    def warm(self, length: int, count: int) -> int:
-        """Touch `count` buffers of this length once, so that the first requests find them warm.
-        Returns how many there was room for."""
-        taken = []
-        for _ in range(count):
-            buffer = self.take(length)
-            if buffer is None:
-                break
-            view = buffer.view
-            for position in range(0, length, PAGE_SIZE):
-                view[position] = 0
-            taken.append(buffer)
-        for buffer in taken:
-            buffer.release()
-        return len(taken)
 
     def when_available(self, callback: Callable[[], object], length: int = 1) -> Waiter:
         """Call `callback` once, when `length` bytes may be there; it then tries take() again.

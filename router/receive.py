@@ -40,14 +40,13 @@ class ReceiveBlocks:
         pool: MemoryPool,
         block_size: int = BLOCK_SIZE,
         window_size: int = WINDOW_SIZE,
-        reserve_window: int = RESERVE_WINDOW,
         on_refilled: Callable[[], object] | None = None,
     ) -> None:
         """`on_refilled` is called when `low` ends, to resume what was paused. It is called from
         inside received() or a release(), so it had better only schedule."""
         if not 0 < window_size <= block_size:
             raise ValueError(f"a window of {window_size} bytes in a block of {block_size}")
-        reserve = pool.take(reserve_window)
+        reserve = pool.take(RESERVE_WINDOW)
         if reserve is None:
             raise ValueError("the memory pool has no room for the reserve of the receive blocks")
         self._pool = pool

@@ -72,7 +72,6 @@ class Partitions:
         self._response_size_max = response_size_max
         self._owned: dict[int, OwnedPartition] = {}
         self._refused: dict[int, str] = {}
-        self.retired = 0
 
     def __iter__(self) -> Iterator[OwnedPartition]:
         return iter(list(self._owned.values()))
@@ -264,8 +263,8 @@ class Partitions:
             self._forget_refused(stream_id, topic_id, old)
             for partition in self._owned_of(stream_id, topic_id, old):
                 # Appends that this turn has staged came before the purge: they are answered OK.
-                self._end(partition, 0)
-                self._begin_anew(partition.target._replace(birth=new.birth))
+                if self._end(partition, 0):
+                    self._begin_anew(partition.target._replace(birth=new.birth))
         for stream_id, topic_id, group_id in effects.groups_removed:
             for partition in self._owned_of_topic(stream_id, topic_id):
                 partition.offsets.delete(ConsumerKind.GROUP, group_id)
@@ -296,16 +295,23 @@ class Partitions:
         self.adopt(target, log, offsets)
         return self._owned[target.namespace]
 
-    def _end(self, partition: OwnedPartition, status: int) -> None:
+    def _end(self, partition: OwnedPartition, status: int) -> bool:
+        """End a life; whether its directory is out of the way of the next one."""
         partition.end(status)
         partition.log.close()
         target = partition.target
         del self._owned[target.namespace]
-        directory = self._layout.partition(*unpack_namespace(target.namespace))
-        if retire_directory(
-            directory, self._layout.trash, f"{target.birth}-{target.namespace}", self._files
-        ):
-            self.retired += 1
+        return self._retire(target.namespace, f"{target.birth}-{target.namespace}")
+
+    def _retire(self, namespace: int, name: str) -> bool:
+        directory = self._layout.partition(*unpack_namespace(namespace))
+        try:
+            retire_directory(directory, self._layout.trash, name, self._files)
+        except OSError as error:
+            LOG.error("%s cannot be moved away, nothing is served from there: %s", directory, error)
+            self._refused[namespace] = f"{directory} holds what was removed: {error}"
+            return False
+        return True
 
     def _forget_refused(self, stream_id: int, topic_id: int, run: Run) -> None:
         """A damaged partition that is deleted or purged makes room for a sound one."""
@@ -314,9 +320,7 @@ class Partitions:
             first = run.first_partition
             if (stream, topic) == (stream_id, topic_id) and first <= number < first + run.count:
                 del self._refused[namespace]
-                directory = self._layout.partition(stream, topic, number)
-                name = f"refused-{run.birth}-{namespace}"
-                retire_directory(directory, self._layout.trash, name, self._files)
+                self._retire(namespace, f"refused-{run.birth}-{namespace}")
 
     def _begin_anew(self, target: Target) -> None:
         """After a purge: an empty first segment, as clients of the files expect to find it."""
@@ -324,9 +328,7 @@ class Partitions:
         try:
             partition.log.make_files()
         except BrokerError as error:
-            # A purge must work on a full disk too: it is what makes room. The first append
-            # makes the files.
-            LOG.warning("partition %s has no files yet: %s", target, error)
+            LOG.warning("%s has no files until the first append: %s", target, error)
 
     def _owned_of(self, stream_id: int, topic_id: int, run: Run) -> list[OwnedPartition]:
         if run.count < len(self._owned):

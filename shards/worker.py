@@ -98,7 +98,7 @@ TICK_S: Final = 1.0
 DISK_THREADS: Final = 4
 OPEN_FILES_MIN: Final = 8
 OPEN_FILES_MAX: Final = 8192
-WINDOWS_MAX: Final = 64
+WINDOWS_MAX: Final = 32
 IDLE_POOL_BYTES_MAX: Final = 64 * 1024 * 1024
 STOP_TASKS_TIMEOUT_S: Final = 1.0
 STOP_SYNC_TIMEOUT_S: Final = 3.0
@@ -165,11 +165,7 @@ class Worker:
                 )
 
         # Storage.
-        self._settings = LogSettings(
-            system.segment.size,
-            self._durability is Durability.FSYNC,
-            system.partition.validate_checksum,
-        )
+        self._settings = LogSettings(system.segment.size)
         self._open_files = OpenFiles(self._files, _open_files_bound())
         self._readers = Readers(
             self._board,

@@ -4,10 +4,10 @@
      8   checksum u64   XXH3-64 of the bytes above
 
 Ids are reused and a purge starts at offset 0 again, so the path alone does not say whose
-messages lie there. The owner writes it before the first segment and changes it only when no
-segment is left; so whoever opens a segment and *then* finds the birth expected knows that the
-segment belongs to it. A directory of an older birth is thrown away: one flipped bit must not
-make it look older.
+messages lie there. The owner writes it before the first segment and never changes it: the
+directory of an older life leaves by one rename before the next one is made. So whoever knows
+that a life has begun, opens a segment and *then* finds its birth knows that the segment belongs
+to it. A directory of an older birth is thrown away: one flipped bit must not make it look older.
 """
 
 import os
@@ -51,10 +51,9 @@ def read_birth(directory: str, files: Files) -> int | None:
     return point.birth
 
 
-def write_birth(directory: str, birth: int, files: Files, *, durable: bool) -> None:
-    """Name the life that begins. Durable only if asked, and the name only after a sync of the
-    directory."""
-    files.replace(birth_path(directory), _encode(birth), durable=durable)
+def write_birth(directory: str, birth: int, files: Files) -> None:
+    """Name the life that begins. Durable after a sync of the file and of the directory."""
+    files.replace(birth_path(directory), _encode(birth), durable=False)
 
 
 def _encode(birth: int) -> bytes:

@@ -83,9 +83,6 @@ class Files:
         found = os.stat(path, follow_symlinks=False)
         return FileStatus(FileIdentity(found.st_dev, found.st_ino), found.st_size)
 
-    def exists(self, path: Path) -> bool:
-        return os.path.lexists(path)
-
     def listdir(self, path: Path) -> list[str]:
         return os.listdir(path)
 
@@ -113,9 +110,6 @@ class Files:
 
     def unlink(self, path: Path) -> None:
         os.unlink(path)
-
-    def rmdir(self, path: Path) -> None:
-        os.rmdir(path)
 
     def rmtree(self, path: Path) -> None:
         shutil.rmtree(path)

@@ -9,6 +9,9 @@ One thread of control calls everything here. Exceptions, for calls that wait for
 plan from plan_sync() may be run by a thread while the owner stages and writes on; and
 save_recovery_point() may be called by a thread.
 
+A log is one life of its partition: a purge retires the directory as a whole (trash.py) and
+create() begins another.
+
 Always: the files hold what `written` says, and possibly more behind it after a failed write,
 which is cut before the next one. write() appends the whole staged group or nothing.
 """
@@ -31,7 +34,7 @@ from borzoi.storage.log_directory import LogDirectory
 from borzoi.storage.log_sync import LogSync, SyncPlan
 from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.published import Published
-from borzoi.storage.recovery import EMPTY, Recovered, recover, repair_index
+from borzoi.storage.recovery import Recovered, recover, repair_index
 from borzoi.storage.segment import SealedSegment
 from borzoi.storage.staging import StagedGroup
 
@@ -39,15 +42,9 @@ __all__ = ["LogSettings", "PartitionLog", "SyncPlan"]
 
 
 class LogSettings(NamedTuple):
-    """What the config says about logs.
-
-    The last two are for whoever owns the log: publish only what is synced, and let readers
-    verify everything they return.
-    """
+    """What the config says about logs."""
 
     segment_size_max: int
-    sync_on_write: bool = False
-    validate_checksum: bool = False
 
 
 class PartitionLog:
@@ -68,7 +65,6 @@ class PartitionLog:
         self.settings = settings
         self.read_only = False
         self.recovery = recovery
-        self._open_files = open_files
         self._random_bytes = random_bytes
         self._place = LogDirectory(directory, files, open_files, exists=recovery.has_directory)
         self._sync = LogSync(self._place, list(recovery.unsynced), is_synced=recovery.is_synced)
@@ -298,8 +294,10 @@ class PartitionLog:
 
     def finish_sync(self, plan: SyncPlan) -> None:
         """The owner takes note that a plan was carried out."""
-        if plan.point.birth == self.birth:
-            self._sync.finish(plan, self._end)
+        self._sync.finish(plan, self._end)
+        for segment in plan.sealed:
+            # Nobody writes to it again, and readers have maps of their own.
+            self._place.let_go(segment)
 
     def save_recovery_point(self) -> None:
         """Note durably how far the last finished sync got. Waits for the disk."""
@@ -328,28 +326,6 @@ class PartitionLog:
                 self._sync.unsynced.remove(oldest.first_offset)
             deleted += 1
         return deleted
-
-    def purge(self, new_birth: int) -> None:
-        """Begin the partition anew at offset 0. Durable when it returns; waits for the disk.
-
-        Nothing may be staged and no sync may be running. After an error, call it again.
-        """
-        assert not self.staged_messages
-        self._open_files.forget_below(self.directory)
-        try:
-            if self._place.files.exists(self.directory):
-                self._place.begin_life(new_birth)
-                self._has_active_files = True
-        except OSError as error:
-            self.read_only = True  # neither the old life nor the new one
-            raise CannotDeleteFile(f"{self.directory}: {error}") from error
-        self.birth = new_birth
-        self.read_only = self._must_cut = False
-        self._sealed, self._sealed_size = [], 0
-        self._end = EMPTY
-        self._trusted_from = 0
-        self._staged = self._new_group()
-        self._sync = LogSync(self._place, [], is_synced=True)
 
     def repair_index(self, first_offset: int) -> list[str]:
         """Check a sealed segment's index against its log and replace it if it is wrong.

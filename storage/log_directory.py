@@ -2,24 +2,21 @@
 
 One step after the other, OSErrors as they come; what they mean for the log is the log's matter.
 The order inside each step is what recovery relies on: a log before its index, the birth before
-the first segment, no segment left before the birth changes.
+the first segment. A directory keeps its birth: a new life gets a directory of its own.
 """
 
+import errno
 import os
 
-from borzoi.storage.birth import birth_path, write_birth
+from borzoi.storage.birth import BirthDamaged, birth_path, read_birth, write_birth
 from borzoi.storage.files import Files
 from borzoi.storage.layout import (
-    INDEX_SUFFIX,
     LEVELS_ABOVE_PARTITION,
-    LOG_SUFFIX,
     OFFSET_DIRECTORIES,
     index_path,
     log_path,
-    segment_first_offsets,
 )
 from borzoi.storage.open_files import OpenFiles
-from borzoi.storage.recovery_point import recovery_point_path
 from borzoi.storage.segment import LogEnd
 from borzoi.storage.staging import StagedPart
 
@@ -40,9 +37,10 @@ class LogDirectory:
         """Make the directory, unless it is there, and say whose life it holds. Not durable."""
         if self.exists:
             return
+        self._refuse_another_life(birth)
         for name in OFFSET_DIRECTORIES.values():
             self.files.makedirs(os.path.join(self.path, name))
-        write_birth(self.path, birth, self.files, durable=False)
+        write_birth(self.path, birth, self.files)
         self.creations += 1
         self.exists = True
 
@@ -74,24 +72,16 @@ class LogDirectory:
         with self.open.use(index_path(self.path, end.segment)) as fd:
             self.files.ftruncate(fd, end.index_size)
 
-    def unlink_segment(self, segment: int) -> None:
-        # The log goes first: an index alone is known to be a leftover.
+    def let_go(self, segment: int) -> None:
+        """Close the files of a segment that is complete."""
         for path in (log_path(self.path, segment), index_path(self.path, segment)):
             self.open.forget(path)
+
+    def unlink_segment(self, segment: int) -> None:
+        # The log goes first: an index alone is known to be a leftover.
+        self.let_go(segment)
+        for path in (log_path(self.path, segment), index_path(self.path, segment)):
             self.files.unlink_if_there(path)
-
-    def begin_life(self, birth: int) -> None:
-        """Remove everything and begin with an empty segment 0. Durable when it returns.
-
-        Until the last old file is durably gone the directory carries the old birth, and a
-        start after a crash removes it as a whole. New files are made under the new birth only.
-        """
-        self._remove_content()
-        write_birth(self.path, birth, self.files, durable=True)
-        self.make_segment(0)
-        for directory in self.directories(all_above=True):
-            self.files.fsync_directory(directory)
-        self.exists = True
 
     def birth_file(self) -> str:
         return birth_path(self.path)
@@ -108,16 +98,11 @@ class LogDirectory:
                 found.append(above)
         return found
 
-    def _remove_content(self) -> None:
-        self.files.unlink_if_there(recovery_point_path(self.path))
-        names = self.files.listdir(self.path)
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
-            for segment in segment_first_offsets(names, suffix):
-                self.unlink_segment(segment)
-        self.files.fsync_directory(self.path)
-        for name in OFFSET_DIRECTORIES.values():
-            offsets = os.path.join(self.path, name)
-            self.files.makedirs(offsets)
-            for file_name in self.files.listdir(offsets):
-                self.files.unlink_if_there(os.path.join(offsets, file_name))
-            self.files.fsync_directory(offsets)
+    def _refuse_another_life(self, birth: int) -> None:
+        """A failed rename left the old files here: under a new birth they would be served."""
+        try:
+            found = read_birth(self.path, self.files)
+        except BirthDamaged as error:
+            raise FileExistsError(errno.EEXIST, str(error), self.path) from error
+        if found not in (None, birth):
+            raise FileExistsError(errno.EEXIST, f"holds birth {found}, not {birth}", self.path)

@@ -27,7 +27,6 @@ from borzoi.storage.open_files import OpenFiles
 
 OFFSET: Final = struct.Struct("<Q")
 DIGEST_ROW: Final = struct.Struct("<QQQ")  # kind, id, offset
-CONSUMERS_MAX: Final = 100_000  # of both kinds, in one partition
 
 
 class OffsetsSync(NamedTuple):
@@ -45,8 +44,9 @@ class ConsumerOffsets:
         directory: str,
         files: Files,
         open_files: OpenFiles,
-        consumers_max: int = CONSUMERS_MAX,
+        consumers_max: int,
     ) -> None:
+        """`consumers_max` counts both kinds together."""
         self.report: list[str] = []
         self._directory = directory
         self._files = files
@@ -69,7 +69,7 @@ class ConsumerOffsets:
         offset_max: int | None,
         *,
         open_files: OpenFiles,
-        consumers_max: int = CONSUMERS_MAX,
+        consumers_max: int,
     ) -> "ConsumerOffsets":
         """Read all offset files. `offset_max` is the last offset there is, None if there is none.
 
@@ -127,11 +127,6 @@ class ConsumerOffsets:
         self._unsynced.discard(consumer)
         self._unsynced_names.add(kind)
         return True
-
-    def clear(self) -> None:
-        """Forget everybody."""
-        for kind, id in list(self._offsets):
-            self.delete(kind, id)
 
     def lowest(self) -> tuple[int, ConsumerKind, int] | None:
         """Who is furthest behind: offset, kind and id. Nothing above it may be deleted."""

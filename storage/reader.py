@@ -4,9 +4,10 @@ Knows only what the owner has published and opens files read-only. By offset is 
 index has one entry per message. By time is a binary search. Returned views are slices of the
 map; they stay valid whatever happens to the files, purge included.
 
-The owner may roll, delete and purge at any moment. It writes a new birth only when no file of
-the old one is left; so files that were found *before* the birth expected was read are the right
-ones. That is confirmed once for each file found, before anything is returned.
+The owner may roll, delete and purge at any moment. The directory of an old life has left by the
+time that anything of a new one is published; so files that were found *before* the birth expected
+was read are the right ones. That is confirmed once for each file found, before anything is
+returned.
 
 One thread of control uses a reader.
 """
@@ -333,8 +334,7 @@ class PartitionReader:
         if number == len(segments):
             return published.next_offset
         segment = segments[number]
-        within = bisect_left(range(segment.message_count), timestamp, key=segment.timestamp_of)
-        return segment.first_offset + within
+        return segment.first_offset + segment.first_at_or_after(timestamp)
 
 
 def _is_recent(segment: SegmentView, start: int, published: Published) -> bool:

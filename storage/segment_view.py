@@ -7,9 +7,10 @@ and the reader starts again.
 
 import os
 import struct
+from bisect import bisect_left
 from typing import Final, NamedTuple
 
-from borzoi.protocol.batch import INDEX_ENTRY_SIZE
+from borzoi.protocol.batch import INDEX_ENTRY_SIZE, first_at_or_after
 from borzoi.storage.files import FileIdentity, Files
 from borzoi.storage.layout import index_path, log_path
 from borzoi.storage.mapped import WindowCache
@@ -173,6 +174,19 @@ class SegmentView:
         entries = self.index.window(window)
         timestamp: int = TIMESTAMP.unpack_from(entries, within * INDEX_ENTRY_SIZE)[0]
         return timestamp
+
+    def first_at_or_after(self, timestamp: int) -> int:
+        """The number of the first message whose time is not before `timestamp`.
+
+        The last message must be such a one.
+        """
+        count = self.message_count
+        step = self._entries_per_window
+        ends = range(step, count, step)  # of all windows but the last
+        window = bisect_left(ends, timestamp, key=lambda end: self.timestamp_of(end - 1))
+        start = window * step
+        entries = self.index.window(window)
+        return start + first_at_or_after(entries, min(step, count - start), timestamp)
 
     def has_bytes(self, start: int, end: int) -> bool:
         """May these bytes of the log be touched? Not if a damaged index made them up."""

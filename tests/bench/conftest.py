@@ -110,6 +110,7 @@ def report() -> dict[str, Any]:
                 "foreign_cpu_share": 0.75,
             },
             "bottleneck": "the shards: they were busy all the time",
+            "polled_range": "written by the server in this run",
             "write_back_throttled_share": 0.25,
             "limits": {"append": rate, "slices": rate, "echo": rate, "fdatasyncs_per_s": 900.0},
             "ratios": {"produced_bytes_to_append": 0.07, "requests_to_echo": None},

@@ -136,6 +136,10 @@ def test_rows_of_targets() -> None:
     assert (missed.met, skipped.met) == (False, None)
     busy = Row("e", "busy", "MB/s", 0.8, False, (*runs, Run(1.0, 9.0, foreign_cpu_share=1.0)))
     assert busy.best == runs[1], "a disturbed run does not count when there are quiet ones"
+    undecided = Row("f", "busy", "MB/s", 0.8, False, (Run(1.0, 9.0, foreign_cpu_share=1.0),))
+    assert undecided.met is None
+    assert undecided.as_json()["disturbed"]
+    assert not all_met([undecided])
     assert all_met([least, most, skipped])
     assert not all_met([least, missed])
     assert least.as_json()["ratio"] == 0.81

@@ -2,8 +2,12 @@
 
 import os
 import re
+import shutil
+import signal
 import socket
 import stat
+import subprocess
+import sys
 import time
 import tomllib
 from pathlib import Path
@@ -15,15 +19,16 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.errors import Disconnected
 from borzoi.protocol.frame import encode_request
-from tests.broker import BrokerProcess, wait_for
+from tests.broker import SERVE, START_TIMEOUT_S, BrokerProcess, wait_for
 from tests.conftest import NewBroker
-from tests.integration.launching import run_to_its_end
+from tests.integration.launching import environment, run_to_its_end
 from tests.integration.wire import TWO_SHARDS, Wire, topic_of
 
 IDLE_MEMORY_MAX = 200 * 1000 * 1000
 IDLE_WINDOW_S = 3.0
 IDLE_CPU_MAX = 0.03
 STOP_MAX_S = 5.0
+PAUSE_S = 3.0
 
 
 def processes_of(broker: BrokerProcess) -> list[psutil.Process]:
@@ -136,6 +141,23 @@ def test_it_stops_in_time_although_clients_are_connected(broker: BrokerProcess) 
 
 
 @pytest.mark.slow
+def test_a_broker_that_was_paused_goes_on(new_broker: NewBroker) -> None:
+    broker = new_broker(**TWO_SHARDS, IGGY_LIMITS_HEARTBEAT_TIMEOUT="2s")
+    workers = broker.workers()
+    wire = Wire(broker)
+    paused_at = time.monotonic()
+    os.killpg(broker.pid, signal.SIGSTOP)
+    wait_for(lambda: time.monotonic() > paused_at + PAUSE_S)
+    os.killpg(broker.pid, signal.SIGCONT)
+    wait_for(lambda: "the broker stood still" in broker.output())
+    wire.ask(CreateStream("still here"))
+    assert broker.workers() == workers
+    # One that alone stands still is replaced.
+    os.kill(workers[1], signal.SIGSTOP)
+    wait_for(lambda: broker.workers().get(1, workers[1]) != workers[1])
+
+
+@pytest.mark.slow
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -146,6 +168,68 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert f"borzoi: cannot listen on {address}" in done.stderr
     assert "ddress already in use" in done.stderr
     assert not (tmp_path / "data/runtime/current_config.toml").exists()
+
+
+@pytest.mark.slow
+def test_two_brokers_do_not_share_a_port(broker: BrokerProcess, tmp_path: Path) -> None:
+    done = run_to_its_end(tmp_path / "other", IGGY_TCP_ADDRESS=broker.address)
+    assert done.returncode != 0
+    assert f"borzoi: cannot listen on {broker.address}" in done.stderr
+    Wire(broker).ask(CreateStream("still here"))
+
+
+@pytest.mark.slow
+def test_the_supervisor_may_be_process_1(tmp_path: Path) -> None:
+    """As in a container that runs nothing else."""
+    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"]).returncode:
+        pytest.skip("this machine lets nobody have a process 1 of his own")
+    ready = tmp_path / "data/runtime/current_config.toml"
+    process = subprocess.Popen(
+        [*unshare, sys.executable, "-c", SERVE, "serve"],
+        cwd=tmp_path,
+        env=environment(tmp_path / "data", {}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(lambda: process.poll() is not None or ready.exists(), START_TIMEOUT_S)
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_a_data_directory_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("not a directory")
+    done = run_to_its_end(tmp_path / "data")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"borzoi: system.path is {tmp_path / 'data'}: ")
+
+
+@pytest.mark.slow
+def test_data_younger_than_the_metadata_is_not_removed(broker: BrokerProcess) -> None:
+    wire = Wire(broker)
+    wire.ask(CreateStream("s"))
+    state = broker.data / "state.messages"
+    older = state.read_bytes()
+    wire.ask(topic_of("t", 1, stream="s"))
+    assert wire.send("t", 0, b"x", stream="s") == 0
+    broker.stop()
+    newer = state.read_bytes()
+    # Somebody restores an old copy of one file.
+    state.write_bytes(older)
+    done = run_to_its_end(broker.data)
+    assert done.returncode == 1
+    assert "was made by metadata entry 3" in done.stderr
+    assert f"{state} ends with entry 2" in done.stderr
+    state.write_bytes(newer)
+    broker.start()
+    polled = Wire(broker).poll("t", 0, stream="s")
+    assert [message.payload for message in polled.messages] == [b"x"]
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ class Owner:
     ) -> None:
         self.durability = durability
         self.layout = DataLayout(root)
-        self.settings = LogSettings(segment_size_max, durability is Durability.FSYNC)
+        self.settings = LogSettings(segment_size_max)
         self._board_fd = create_board(BOARD_SLOTS)
         self.board = Board(self._board_fd, BOARD_SLOTS)
         self._begin()

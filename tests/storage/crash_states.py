@@ -2,7 +2,9 @@
 
 A name is durable when its directory was synced after it appeared, bytes are durable when their
 file was synced after they were written. Everything else may be there or not after a power cut;
-after the death of the process alone, all of it is there.
+after the death of the process alone, all of it is there. Names belong to directories, not to
+paths: one that was renamed takes its content along, durable or not, and may be found again in
+its old place.
 """
 
 import os
@@ -67,23 +69,37 @@ class RecordingFiles(Files):
         super().mkdir(path)
 
     def rename(self, old: AnyPath, new: AnyPath) -> None:
-        self.calls.append(Call("rename", os.fspath(old), os.fspath(new)))
         super().rename(old, new)
+        self.calls.append(Call("rename", os.fspath(old), os.fspath(new)))
 
     def unlink(self, path: AnyPath) -> None:
         super().unlink(path)
         self.calls.append(Call("unlink", os.fspath(path)))
 
 
-@dataclass
-class Node:
-    is_directory: bool = False
+@dataclass(eq=False)
+class File:
     data: bytes = b""
     durable: bytes = b""
 
 
-Names = dict[str, Node]
-Survival = Callable[[Node], bytes]
+@dataclass(eq=False)
+class Directory:
+    names: "Names" = field(default_factory=dict)
+    durable: "Names" = field(default_factory=dict)
+
+
+Names = dict[str, File | Directory]
+Survival = Callable[[File], bytes]
+NameSurvival = Callable[[Directory], Names]
+
+
+class State(NamedTuple):
+    """One way in which a moment may be found again."""
+
+    name: str
+    names: NameSurvival
+    data: Survival
 
 
 @dataclass
@@ -91,73 +107,100 @@ class Disk:
     """The calls so far, seen from the disk."""
 
     root: str
-    names: Names = field(default_factory=dict)
-    durable_names: Names = field(default_factory=dict)
+    top: Directory = field(default_factory=Directory)
 
     def apply(self, call: Call) -> None:
+        if call.name == "sync names":
+            directory = self._directory(call.path)
+            directory.durable = dict(directory.names)
+            return
+        names, name = self._place(call.path)
         if call.name in ("create", "mkdir"):
-            self.names[call.path] = Node(call.name == "mkdir")
+            names[name] = Directory() if call.name == "mkdir" else File()
         elif call.name == "unlink":
-            del self.names[call.path]
+            del names[name]
         elif call.name == "rename":
-            self.names[call.other] = self.names.pop(call.path)
-        elif call.name == "sync names":
-            self._make_names_durable(call.path)
+            new_names, new_name = self._place(call.other)
+            new_names[new_name] = names.pop(name)
         else:
-            self._change(self.names[call.path], call)
+            file = names[name]
+            assert isinstance(file, File)
+            _change(file, call)
 
-    def _change(self, node: Node, call: Call) -> None:
-        if call.name == "sync":
-            node.durable = node.data
-        elif call.name == "truncate":
-            node.data = node.data[: call.position].ljust(call.position, b"\0")
-        else:
-            assert call.name == "write"
-            start = node.data[: call.position].ljust(call.position, b"\0")
-            node.data = start + call.data + node.data[call.position + len(call.data) :]
+    def _place(self, path: str) -> tuple[Names, str]:
+        return self._directory(os.path.dirname(path)).names, os.path.basename(path)
 
-    def _make_names_durable(self, directory: str) -> None:
-        for names in (self.durable_names, self.names):
-            for path in [path for path in names if os.path.dirname(path) == directory]:
-                if path in self.names:
-                    self.durable_names[path] = self.names[path]
-                else:
-                    del self.durable_names[path]
+    def _directory(self, path: str) -> Directory:
+        found = self.top
+        for name in Path(path).relative_to(self.root).parts:
+            below = found.names[name]
+            assert isinstance(below, Directory)
+            found = below
+        return found
 
-    def survivors(self, seed: int) -> Iterator[tuple[str, Names, Survival]]:
+    def survivors(self, seed: int) -> Iterator[State]:
         """The ways in which this moment may be found again."""
-        yield "killed", self.names, lambda node: node.data
-        yield "nothing unsynced", self.durable_names, lambda node: node.durable
-        yield "names, no bytes", self.names, lambda node: node.durable
-        yield "torn bytes", self.names, torn
-        yield "zeros for bytes", self.names, zeroed
-        for number in range(2):
+        yield State("killed", current_names, lambda file: file.data)
+        yield State("nothing unsynced", durable_names, lambda file: file.durable)
+        yield State("bytes, no names", durable_names, lambda file: file.data)
+        yield State("names, no bytes", current_names, lambda file: file.durable)
+        yield State("torn bytes", current_names, torn)
+        yield State("zeros for bytes", current_names, zeroed)
+        for number, names in enumerate((current_names, all_names, None)):
             choice = random.Random(f"{seed} {number}")
-            yield (
-                f"mixed {number}",
-                {**self.durable_names, **self.names} if number else self.names,
-                lambda node, choice=choice: choice.choice(  # type: ignore[misc]  # bound now
-                    [node.data, node.durable, torn(node), zeroed(node)]
-                ),
-            )
+            yield State(f"mixed {number}", names or mixed_names(choice), mixed_bytes(choice))
 
-    def materialise(self, names: Names, survival: Survival, target: Path) -> None:
-        target.mkdir()
-        for path in sorted(names):
-            place = target / os.path.relpath(path, self.root)
-            if not place.parent.exists():
-                continue  # the directory it was in did not survive
-            if names[path].is_directory:
-                place.mkdir()
-            else:
-                place.write_bytes(survival(names[path]))
+    def materialise(self, state: State, target: Path) -> None:
+        _materialise(self.top, state, target)
 
 
-def torn(node: Node) -> bytes:
+def _materialise(directory: Directory, state: State, target: Path) -> None:
+    target.mkdir()
+    for name, node in sorted(state.names(directory).items()):
+        if isinstance(node, Directory):
+            _materialise(node, state, target / name)
+        else:
+            (target / name).write_bytes(state.data(node))
+
+
+def _change(file: File, call: Call) -> None:
+    if call.name == "sync":
+        file.durable = file.data
+    elif call.name == "truncate":
+        file.data = file.data[: call.position].ljust(call.position, b"\0")
+    else:
+        assert call.name == "write"
+        start = file.data[: call.position].ljust(call.position, b"\0")
+        file.data = start + call.data + file.data[call.position + len(call.data) :]
+
+
+def current_names(directory: Directory) -> Names:
+    return directory.names
+
+
+def durable_names(directory: Directory) -> Names:
+    return directory.durable
+
+
+def all_names(directory: Directory) -> Names:
+    """What was removed without a sync is still there, beside what is new."""
+    return {**directory.durable, **directory.names}
+
+
+def mixed_names(choice: random.Random) -> NameSurvival:
+    """Each directory for itself: a rename may be found in both places, or in none."""
+    return lambda directory: choice.choice([current_names, durable_names, all_names])(directory)
+
+
+def mixed_bytes(choice: random.Random) -> Survival:
+    return lambda file: choice.choice([file.data, file.durable, torn(file), zeroed(file)])
+
+
+def torn(file: File) -> bytes:
     """Half of what was added since the last sync."""
-    return node.data[: (len(node.durable) + len(node.data) + 1) // 2]
+    return file.data[: (len(file.durable) + len(file.data) + 1) // 2]
 
 
-def zeroed(node: Node) -> bytes:
+def zeroed(file: File) -> bytes:
     """The file has its new length, but the new bytes never arrived."""
-    return node.durable[: len(node.data)].ljust(len(node.data), b"\0")
+    return file.durable[: len(file.data)].ljust(len(file.data), b"\0")

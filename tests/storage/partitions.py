@@ -1,17 +1,18 @@
 """A partition in a temporary directory: the writer's side, the reader's side, and batches."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from borzoi.protocol.message import Message, encode_messages
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.files import Files
+from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader, Slices
+from borzoi.storage.trash import retire_directory
 
 WINDOW_SIZE = 64 * 1024
 BIRTH = 7
@@ -59,16 +60,15 @@ class Partition:
         files: Files | None = None,
         open_files_max: int = 64,
     ) -> None:
-        self.root = root
-        self.directory = os.path.join(root, "streams", "0", "topics", "0", "partitions", "0")
+        layout = DataLayout(root)
+        self.directory = layout.partition(0, 0, 0)
+        self.trash = layout.trash
         self.files = files or Files()
         self.open_files = OpenFiles(self.files, open_files_max)
         self.settings = LogSettings(segment_size_max)
         self.birth = BIRTH
         self.now_us = NOW_US
-        self.log = PartitionLog.create(
-            self.directory, BIRTH, self.settings, self.files, open_files=self.open_files
-        )
+        self.log = self.new_log()
         self.reader = self.new_reader()
 
     def append(self, *payloads: bytes) -> int:
@@ -102,6 +102,11 @@ class Partition:
         self.reader = self.new_reader()
         return self.log.recovery.report
 
+    def new_log(self) -> PartitionLog:
+        return PartitionLog.create(
+            self.directory, self.birth, self.settings, self.files, open_files=self.open_files
+        )
+
     def new_reader(self, *, validate_checksum: bool = False) -> PartitionReader:
         windows = WindowCache(16, WINDOW_SIZE)
         return PartitionReader(
@@ -126,3 +131,18 @@ class Partition:
             int(path.stem): path.stat().st_size
             for path in sorted(Path(self.directory).glob(f"*{suffix}"))
         }
+
+
+def begin_anew(partition: Partition, birth: int) -> None:
+    """A purge, step by step as the owner does it: the directory leaves, an empty life begins."""
+    partition.log.close()
+    retire(partition)
+    partition.birth = birth
+    partition.log = partition.new_log()
+    partition.log.make_files()
+
+
+def retire(partition: Partition) -> bool:
+    """Move what lies in the directory to the trash; False if there is none."""
+    name = f"{partition.birth}-0"
+    return retire_directory(partition.directory, partition.trash, name, partition.files)

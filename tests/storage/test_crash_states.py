@@ -1,6 +1,7 @@
 """Crash at every call of a run that appends, rolls, syncs and purges."""
 
 import shutil
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from borzoi.protocol.errors import InvalidMessageChecksum
 from borzoi.storage.birth import read_birth
 from borzoi.storage.files import Files
 from tests.storage.crash_states import Disk, RecordingFiles
-from tests.storage.partitions import BIRTH, Partition
+from tests.storage.partitions import BIRTH, Partition, begin_anew, retire
 
 
 @dataclass
@@ -65,7 +66,17 @@ class Run:
         self.lives[birth] = []
         # The metadata log knows of the purge before the files do.
         self.promise(birth=birth, written=0, synced=0)
-        self.partition.log.purge(birth)
+        begin_anew(self.partition, birth)
+
+    def retired_after(self) -> int:
+        """How many calls had been made when the old life had left its place."""
+        renames = [
+            number
+            for number, call in enumerate(self.files.calls, 1)
+            if call.name == "rename" and call.path == self.partition.directory
+        ]
+        assert len(renames) == 1
+        return renames[0]
 
     def promised_at(self, call: int) -> Promise:
         return [promise for promise in self.promises if promise.call <= call][-1]
@@ -102,11 +113,14 @@ def messages_in(partition: Partition) -> dict[int, bytes]:
     return found
 
 
-def check(run: Run, root: Path, promise: Promise, *, killed: bool) -> None:
+def check(run: Run, root: Path, promise: Promise, *, killed: bool) -> int | None:
+    """Start on what the crash left; the birth that was found."""
     partition = Partition(root, segment_size_max=150)
     partition.birth = promise.birth
-    if read_birth(partition.directory, Files()) != promise.birth:
-        shutil.rmtree(partition.directory, ignore_errors=True)
+    birth = read_birth(partition.directory, Files())
+    if birth != promise.birth:
+        # What a start does with a directory that is not of the life that the metadata knows.
+        retire(partition)
     report = partition.reopen()
     found = messages_in(partition)
     life = run.lives[promise.birth]
@@ -120,6 +134,7 @@ def check(run: Run, root: Path, promise: Promise, *, killed: bool) -> None:
     assert next_offset >= max([kept, *(offset + 1 for offset in found)])
     assert messages_in(partition) == {**found, next_offset: b"next"}
     partition.open_files.close()
+    return birth
 
 
 @pytest.mark.slow
@@ -127,18 +142,25 @@ def test_every_moment_of_a_run_can_be_recovered(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     run = recorded_run(tmp_path / "run")
     disk = Disk(str(tmp_path / "run"))
+    retired_after = run.retired_after()
+    births_found: Counter[int | None] = Counter()  # once the purge had renamed the old life
     states = 0
     for number, call in enumerate([None, *run.files.calls]):
         if call is not None:
             disk.apply(call)
-        for name, names, survival in disk.survivors(number):
-            target = tmp_path / f"{number}-{name}"
-            disk.materialise(names, survival, target)
+        for state in disk.survivors(number):
+            target = tmp_path / f"{number}-{state.name}"
+            disk.materialise(state, target)
             try:
-                check(run, target, run.promised_at(number), killed=name == "killed")
+                birth = check(run, target, run.promised_at(number), killed=state.name == "killed")
             except Exception as error:
-                error.add_note(f"crash after call {number} ({call}), {name}")
+                error.add_note(f"crash after call {number} ({call}), {state.name}")
                 raise
+            if number >= retired_after:
+                births_found[birth] += 1
             shutil.rmtree(target)
             states += 1
     assert states > 500
+    # The rename lost; kept, with nothing in its place yet; kept, and the new life found.
+    assert births_found.keys() == {BIRTH, None, BIRTH + 1}
+    assert min(births_found.values()) > 10

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from borzoi.protocol.errors import (
+    CannotCreateSegmentLogFile,
     CannotSaveMessagesToSegment,
     CannotSyncFile,
     InvalidMessagesSize,
@@ -14,13 +15,12 @@ from borzoi.protocol.errors import (
 )
 from borzoi.storage.birth import read_birth
 from borzoi.storage.files import Files
-from borzoi.storage.log import LogSettings
 from borzoi.storage.published import Published
 from borzoi.storage.recovery_point import read_recovery_point
 from borzoi.storage.segment import POSITION_MAX, LogEnd
 from borzoi.storage.staging import StagedGroup
 from tests.storage.faults import FailingFiles
-from tests.storage.partitions import BIRTH, NOW_US, Partition, new_batch
+from tests.storage.partitions import BIRTH, NOW_US, Partition, begin_anew, new_batch, overwrite
 
 
 def test_nothing_is_made_before_the_first_append(tmp_path: Path) -> None:
@@ -224,36 +224,91 @@ def test_purge_begins_anew(tmp_path: Path) -> None:
     partition.log.sync()
     partition.log.save_recovery_point()
     partition.path("offsets/consumers/3").write_bytes(bytes(8))
-    partition.log.purge(BIRTH + 1)
+    old = partition.log
+    begin_anew(partition, BIRTH + 1)
     assert partition.log.written == Published.empty(BIRTH + 1)
     assert read_birth(partition.directory, Files()) == BIRTH + 1
+    assert read_recovery_point(partition.directory, BIRTH, Files()) is None
     assert partition.sizes(".log") == partition.sizes(".index") == {0: 0}
     assert os.listdir(partition.path("offsets/consumers")) == []
+    assert len(os.listdir(partition.trash)) == 1
+    old.stage(new_batch([b"too late"]), 1, NOW_US)
+    with pytest.raises(CannotSaveMessagesToSegment):
+        old.write()
     assert partition.append(b"new") == 0
-    partition.birth = BIRTH + 1
     partition.reopen()
     assert partition.read() == [b"new"]
 
 
-def test_purge_of_a_partition_without_files_makes_none(tmp_path: Path) -> None:
+def test_the_new_life_is_durable_after_its_first_sync(tmp_path: Path) -> None:
+    files = FailingFiles()
+    partition = Partition(tmp_path, files=files)
+    partition.append(b"old")
+    partition.log.sync()
+    begin_anew(partition, BIRTH + 1)
+    assert not partition.log.is_synced
+    files.calls.clear()
+    partition.log.sync()
+    synced = [Path(path) for name, path in files.calls if name in ("fdatasync", "fsync_directory")]
+    assert partition.log_file(0) in synced
+    assert partition.path("birth") in synced
+    assert Path(partition.directory) in synced
+    assert Path(partition.directory).parent in synced
+    assert partition.log.is_synced
+
+
+def test_purge_of_a_partition_without_files_retires_nothing(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
-    partition.log.purge(BIRTH + 1)
-    assert list(tmp_path.iterdir()) == []
-    partition.append(b"x")
+    begin_anew(partition, BIRTH + 1)
+    assert os.listdir(partition.trash) == []
+    assert partition.sizes(".log") == partition.sizes(".index") == {0: 0}
+    assert partition.append(b"x") == 0
     assert read_birth(partition.directory, Files()) == BIRTH + 1
 
 
-def test_purge_heals_a_read_only_log(tmp_path: Path) -> None:
+def test_a_new_life_is_not_read_only(tmp_path: Path) -> None:
     files = FailingFiles()
     partition = Partition(tmp_path, files=files)
     partition.append(b"x")
-    files.fail("unlink", errno.EIO)
-    with pytest.raises(Exception, match="Input/output"):
-        partition.log.purge(BIRTH + 1)
+    files.fail("fdatasync", errno.EIO)
+    with pytest.raises(CannotSyncFile):
+        partition.log.sync()
     assert partition.log.read_only
     files.repair()
-    partition.log.purge(BIRTH + 1)
+    begin_anew(partition, BIRTH + 1)
+    assert not partition.log.read_only
     assert partition.append(b"y") == 0
+    partition.log.sync()
+    assert partition.read() == [b"y"]
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_new_life_never_begins_over_the_files_of_another(
+    tmp_path: Path, is_damaged: bool
+) -> None:
+    """The rename of a purge fails; whoever sends to the new life is refused until it succeeds."""
+    files = FailingFiles()
+    partition = Partition(tmp_path, files=files)
+    partition.append(b"old", b"old as well")
+    if is_damaged:
+        birth = partition.path("birth").read_bytes()
+        overwrite(partition.path("birth"), bytes([birth[0] ^ 1]) + birth[1:])
+    before = partition.log_file().read_bytes()
+    files.fail("rename", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        begin_anew(partition, BIRTH + 1)
+    files.repair()
+    partition.birth = BIRTH + 1
+    partition.log = partition.new_log()
+    with pytest.raises(CannotSaveMessagesToSegment):
+        partition.append(b"new")
+    with pytest.raises(CannotCreateSegmentLogFile):
+        partition.log.make_files()
+    assert partition.log_file().read_bytes() == before
+    begin_anew(partition, BIRTH + 1)
+    assert partition.append(b"new") == 0
+    partition.reopen()
+    assert partition.read() == [b"new"]
 
 
 def test_only_sealed_segments_can_be_repaired(tmp_path: Path) -> None:
@@ -278,5 +333,10 @@ def test_open_files_stay_within_their_bound(tmp_path: Path) -> None:
     assert files.open_count == 0
 
 
-def test_settings_have_safe_defaults() -> None:
-    assert LogSettings(1) == LogSettings(1, sync_on_write=False, validate_checksum=False)
+def test_sealed_segments_are_let_go_once_they_are_on_the_disk(tmp_path: Path) -> None:
+    files = FailingFiles()
+    partition = Partition(tmp_path, segment_size_max=1, files=files, open_files_max=100)
+    for _ in range(10):
+        partition.append(b"x")
+    partition.log.sync()
+    assert files.open_count <= 3, "the active pair, and the birth that was synced"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from borzoi.storage.birth import read_birth
-from tests.storage.partitions import ALL, BIRTH, NOW_US, Partition, payloads_in
+from tests.storage.partitions import ALL, BIRTH, NOW_US, Partition, begin_anew, payloads_in
 
 PAYLOADS = st.lists(st.binary(max_size=90), min_size=1, max_size=4)
 
@@ -78,11 +78,9 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        self.write()
         self.birth += 1
-        self.partition.log.purge(self.birth)
-        self.partition.birth = self.birth
-        self.model, self.first, self.durable = [], 0, 0
+        begin_anew(self.partition, self.birth)
+        self.model, self.staged, self.first, self.durable = [], [], 0, 0
         self.first_found = self.started_at = 0
 
     @rule(torn=st.integers(0, 200), lose_index=st.booleans())

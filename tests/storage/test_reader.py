@@ -13,8 +13,17 @@ from borzoi.storage.files import Files
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
+from borzoi.storage.trash import empty_trash
 from borzoi.storage.verified import RANGES_MAX, VerifiedOffsets
-from tests.storage.partitions import ALL, BIRTH, NOW_US, WINDOW_SIZE, Partition, payloads_in
+from tests.storage.partitions import (
+    ALL,
+    BIRTH,
+    NOW_US,
+    WINDOW_SIZE,
+    Partition,
+    begin_anew,
+    payloads_in,
+)
 
 
 def numbered(root: Path, count: int, segment_size_max: int = 1 << 20) -> Partition:
@@ -122,7 +131,8 @@ def test_slices_outlive_deletion_and_purge(tmp_path: Path) -> None:
     partition = numbered(tmp_path, 10, segment_size_max=1)
     slices = partition.reader.read(partition.log.written, 0, ALL, ALL)
     partition.log.delete_oldest(2)
-    partition.log.purge(BIRTH + 1)
+    begin_anew(partition, BIRTH + 1)
+    assert empty_trash(partition.trash, partition.files) == 1
     partition.append(b"0042")
     assert numbers(payloads_in(slices)) == list(range(10))
 
@@ -136,7 +146,7 @@ def test_what_was_published_before_a_purge_is_gone(
     before = partition.log.written
     if seen_before:
         partition.read()
-    partition.log.purge(BIRTH + 1)
+    begin_anew(partition, BIRTH + 1)
     for _ in range(new_count):
         partition.append(b"9999")
     reader = partition.reader if seen_before else partition.new_reader()
@@ -235,6 +245,23 @@ def test_by_time(tmp_path: Path) -> None:
     partition.log.delete_oldest(1)
     first = partition.log.first_offset
     assert partition.reader.find_timestamp(partition.log.written, 0) == first
+
+
+@pytest.mark.parametrize("batch_size", [1000, WINDOW_SIZE // 16 // 4])
+def test_by_time_across_windows_of_the_index(tmp_path: Path, batch_size: int) -> None:
+    """Times that change inside windows, and at their edges."""
+    partition = Partition(tmp_path)
+    count = WINDOW_SIZE // 16 * 3
+    for start in range(0, count, batch_size):
+        partition.now_us = NOW_US + 2 * start
+        partition.append(*[b""] * min(batch_size, count - start))
+    published = partition.log.written
+    assert published.next_offset == count
+    find = partition.reader.find_timestamp
+    for start in range(0, count, batch_size):
+        assert find(published, NOW_US + 2 * start - 1) == start
+        assert find(published, NOW_US + 2 * start) == start
+        assert find(published, NOW_US + 2 * start + 1) == min(start + batch_size, count)
 
 
 def test_by_time_in_a_partition_whose_segments_are_all_deleted(tmp_path: Path) -> None:
