@@ -117,6 +117,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write_paused_since: float | None = None
         self._pieces: Iterator[list[bytes | memoryview]] | None = None
         self._piece_scheduled = False
+        self._eof = False
         self._unsent_bytes = 0
         self._closing_since: float | None = None
 
@@ -178,8 +179,9 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_until_next_turn()
 
     def eof_received(self) -> bool:
-        """The client sends no more: close."""
-        return False
+        """The client sends no more: close, after the answers to what it has sent."""
+        self._eof = True
+        return self._busy or bool(self._kept and self._reading_paused)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """The connection has ended; a request in work ends by itself and answers nobody."""
@@ -483,8 +485,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep(self, rest: memoryview) -> None:
         """Bytes whose turn has not come. At most one receive window: reading pauses with it."""
+        if rest.nbytes > self._limits.frame_size_max_before_login and not self._is_authenticated():
+            # Nobody we know waits here with more than a login: many such would cost much memory.
+            if self._transport is not None:
+                self._transport.abort()
+            return
         self._kept = bytes(rest)
         self._pause()
+
+    def _is_authenticated(self) -> bool:
+        return self._session is not None and self._session.is_authenticated
 
     def _pause(self) -> None:
         if not self._reading_paused and self._transport is not None:
@@ -531,7 +541,10 @@ class Connection(asyncio.BufferedProtocol):
             self._take(None, memoryview(kept), 0, len(kept))
             if self._must_wait():
                 return
-        if self._reading_paused and self._transport is not None:
+        if self._eof and self._transport is not None:
+            # Everything it has sent is answered; what is left is no whole request.
+            self._transport.close()
+        elif self._reading_paused and self._transport is not None:
             self._reading_paused = False
             if self._drain_left:
                 self._wait_for_frame()

@@ -216,11 +216,11 @@ class GroupCommit:
             LOG.info("partition %s ended before it was synced", partition.target)
         elif error is not None:
             status = CannotSyncFile.status
-            LOG.error(
-                "partition %s is read-only until restart, its data did not reach the disk: %s",
-                partition.target,
-                error,
-            )
+            if self._durability is Durability.FSYNC:
+                # Those who wait are told that nothing was appended: it must never show.
+                partition.log.read_only = True
+            until = "it is read-only until restart" if partition.log.read_only else "tried again"
+            LOG.error("partition %s did not reach the disk, %s: %s", partition.target, until, error)
         elif partition.alive and self._durability is Durability.FSYNC:
             # Not log.written: that may have grown since this sync began.
             self.publish(partition, written)

@@ -42,6 +42,10 @@ from borzoi.storage.trash import retire_directory
 
 LOG: Final = logging.getLogger(__name__)
 
+EAGER_FILES_MAX: Final = 32
+"""A purge of more partitions than this leaves their files to the first appends: a thousand at
+once would hold the loop for a second."""
+
 
 class Partitions:
     """Everything this shard owns, by namespace."""
@@ -261,9 +265,10 @@ class Partitions:
                 self._end(partition, PartitionNotFound.status)
         for stream_id, topic_id, old, new in effects.purged:
             self._forget_refused(stream_id, topic_id, old)
-            for partition in self._owned_of(stream_id, topic_id, old):
+            ended = self._owned_of(stream_id, topic_id, old)
+            for partition in ended:
                 # Appends that this turn has staged came before the purge: they are answered OK.
-                if self._end(partition, 0):
+                if self._end(partition, 0) and len(ended) <= EAGER_FILES_MAX:
                     self._begin_anew(partition.target._replace(birth=new.birth))
         for stream_id, topic_id, group_id in effects.groups_removed:
             for partition in self._owned_of_topic(stream_id, topic_id):
@@ -297,11 +302,13 @@ class Partitions:
 
     def _end(self, partition: OwnedPartition, status: int) -> bool:
         """End a life; whether its directory is out of the way of the next one."""
-        partition.end(status)
-        partition.log.close()
         target = partition.target
+        partition.log.close()
         del self._owned[target.namespace]
-        return self._retire(target.namespace, f"{target.birth}-{target.namespace}")
+        moved = self._retire(target.namespace, f"{target.birth}-{target.namespace}")
+        # Last: whoever is told may ask again at once, and must not find the old life.
+        partition.end(status)
+        return moved
 
     def _retire(self, namespace: int, name: str) -> bool:
         directory = self._layout.partition(*unpack_namespace(namespace))

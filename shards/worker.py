@@ -42,6 +42,7 @@ from borzoi.router.wake import Wake
 from borzoi.shards.clients import Clients
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
+from borzoi.shards.config.addresses import is_loopback
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import Limits
 from borzoi.shards.cpus import pin_to_cpu, set_memory_policy
@@ -56,6 +57,7 @@ from borzoi.shards.metadata.bootstrap import ensure_root, root_missing
 from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.follower import MetadataCopy, open_copy
+from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata.writer import MetadataWriter, open_writer
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.metadata_writing import METADATA_SHARD, MetadataWriting, RemoteProposer
@@ -63,11 +65,12 @@ from borzoi.shards.migration import Migration
 from borzoi.shards.owned_partition import Ended
 from borzoi.shards.owners import Owners
 from borzoi.shards.partitions import Partitions
-from borzoi.shards.passwords import hash_password
+from borzoi.shards.passwords import hash_password, verify_password
 from borzoi.shards.peers import Peers
 from borzoi.shards.polls import Polls
 from borzoi.shards.readers import Readers
 from borzoi.shards.recovering import MetadataIsBehind, recover_partitions
+from borzoi.shards.root_account import DEFAULT_PASSWORD
 from borzoi.shards.sends import Sends
 from borzoi.shards.services import Services
 from borzoi.shards.session import Link as SessionLink
@@ -271,10 +274,22 @@ class Worker:
             created = ensure_root(
                 writer, root.username, hash_password(root.password), time.time_ns() // 1000
             )
+        if not is_loopback(self._config.tcp.address):
+            self._warn_of_known_password(writer)
         end = writer.end
         self._board.publish(METADATA_SLOT, (end.index, end.position, 0, 0, 0, 0, 0, 0))
         self.tell(Event("metadata_ready", root_created=created))
         return writer
+
+    @staticmethod
+    def _warn_of_known_password(writer: MetadataWriter) -> None:
+        """A directory that began its life on loopback may still have the password of that time."""
+        root = writer.state.users[ROOT_USER_ID]
+        if verify_password(root.password_hash, DEFAULT_PASSWORD):
+            LOG.warning(
+                "others can connect, and the password of %s is the default: change it",
+                root.username,
+            )
 
     def _wire(self, copy: MetadataCopy, writer: MetadataWriter | None) -> None:
         config = self._config

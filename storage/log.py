@@ -32,7 +32,7 @@ from borzoi.storage.files import Files
 from borzoi.storage.layout import index_path
 from borzoi.storage.log_directory import LogDirectory
 from borzoi.storage.log_sync import LogSync, SyncPlan
-from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.open_files import OUT_OF_FILES, OpenFiles
 from borzoi.storage.published import Published
 from borzoi.storage.recovery import Recovered, recover, repair_index
 from borzoi.storage.segment import SealedSegment
@@ -288,8 +288,10 @@ class PartitionLog:
         try:
             self._sync.run(plan)
         except OSError as error:
-            # The kernel may have dropped the pages it could not write and say so only once.
-            self.read_only = True
+            # The kernel may have dropped the pages it could not write and say so only once. A
+            # lack of descriptors is no such thing: nothing was tried, the next sync may do it.
+            if error.errno not in OUT_OF_FILES:
+                self.read_only = True
             raise CannotSyncFile(f"{self.directory}: {error}") from error
 
     def finish_sync(self, plan: SyncPlan) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from borzoi.shards.config.cpu_allocation import KEY as CPU_KEY
 from borzoi.shards.config.cpu_allocation import CpuCount, CpuRange, parse_cpu_allocation
-from borzoi.shards.config.durations import SECOND, SERVER_DEFAULT
+from borzoi.shards.config.durations import SECOND, SERVER_DEFAULT, format_duration
 from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.config.schema import Cluster, Config, Limits, Logging, MemoryPool, System
 from borzoi.shards.config.sizes import GIB, MIB, format_size
@@ -26,6 +26,7 @@ SEGMENT_SIZE_STEP: Final = 512
 LOG_PERIOD_MIN: Final = SECOND
 # The largest buffer of the pool: a frame must fit into one.
 FRAME_SIZE_MAX: Final = 512 * MIB
+HEARTBEAT_TIMEOUT_MIN: Final = 2 * SECOND
 RESPONSE_SIZE_MAX: Final = 2**32 - 1
 
 JWT_ALGORITHMS: Final = ("HS256", "HS384", "HS512", "RS256", "RS384", "RS512")
@@ -215,6 +216,11 @@ def _cluster(cluster: Cluster) -> Iterator[str]:
 
 
 def _limits(limits: Limits) -> Iterator[str]:
+    if 0 < limits.heartbeat_timeout < HEARTBEAT_TIMEOUT_MIN:
+        yield (
+            f"limits.heartbeat_timeout is {format_duration(limits.heartbeat_timeout)}: needs at"
+            f" least {format_duration(HEARTBEAT_TIMEOUT_MIN)}, workers beat once a second"
+        )
     for name in Limits.__struct_fields__:
         yield from _above_zero(f"limits.{name}", getattr(limits, name))
     for key, size, bound_name, bound in (

@@ -403,7 +403,7 @@ class Limits(Table, frozen=True, kw_only=True):
 
     frame_size_max: Size = 128 * MIB
     control_frame_size_max: Size = 10 * MIB
-    frame_size_max_before_login: Size = 64 * KIB
+    frame_size_max_before_login: Size = 8 * KIB
     response_size_max: Size = 128 * MIB
     connections_max: U32 = 10_000
     connections_per_address_max: U32 = 5_000

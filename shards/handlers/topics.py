@@ -1,7 +1,5 @@
 """Commands about topics and their partitions."""
 
-from typing import Final
-
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.topics import (
     CreatePartitions,
@@ -13,14 +11,12 @@ from borzoi.protocol.commands.topics import (
     PurgeTopic,
     UpdateTopic,
 )
-from borzoi.protocol.errors import TooManyPartitions
 from borzoi.protocol.responses.streams import TopicDetails, TopicInfo
 from borzoi.shards.access import require
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.journals import show_journals
+from borzoi.shards.metadata.decide import check_arguments
 from borzoi.shards.services import Services
-
-PARTITIONS_PER_COMMAND_MAX: Final = 1000
 
 
 async def get_topic(services: Services, caller: Caller, command: GetTopic) -> TopicDetails | None:
@@ -50,7 +46,7 @@ async def get_topics(
 
 async def create_topic(services: Services, caller: Caller, command: CreateTopic) -> TopicDetails:
     """Make a topic; its partitions cost one log entry, however many."""
-    _check_count(command.partitions_count, least=0)
+    check_arguments(command)
     state = services.metadata.refresh()
     stream = state.stream(command.stream)
     require(state, caller.user, Code.CREATE_TOPIC, stream.id)
@@ -76,14 +72,13 @@ async def purge_topic(services: Services, caller: Caller, command: PurgeTopic) -
 
 async def create_partitions(services: Services, caller: Caller, command: CreatePartitions) -> None:
     """Add partitions with the next ids."""
-    _check_count(command.partitions_count, least=1)
+    check_arguments(command)
     await _change(services, caller, Code.CREATE_PARTITIONS, command)
 
 
 async def delete_partitions(services: Services, caller: Caller, command: DeletePartitions) -> None:
     """Remove the partitions with the highest ids."""
-    if command.partitions_count == 0:
-        raise TooManyPartitions("at least 1 partition must be named")
+    check_arguments(command)
     await _change(services, caller, Code.DELETE_PARTITIONS, command)
 
 
@@ -98,9 +93,3 @@ async def _change(
     topic = stream.topic(command.topic)
     require(state, caller.user, code, stream.id, topic.id)
     await services.metadata.change(command, caller.user)
-
-
-def _check_count(count: int, least: int) -> None:
-    # Before existence and permission, as clients expect it.
-    if not least <= count <= PARTITIONS_PER_COMMAND_MAX:
-        raise TooManyPartitions(f"{count} partitions: {least} to {PARTITIONS_PER_COMMAND_MAX}")

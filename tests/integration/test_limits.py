@@ -17,7 +17,7 @@ from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
 from tests.integration.wire import Wire, topic_of
 
-BEFORE_LOGIN_MAX: Final = 64 * 1024
+BEFORE_LOGIN_MAX: Final = 8 * 1024
 FRAME_MAX: Final = 100_000
 
 

@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Callable
 
 from borzoi.router.arena import PeerArena
@@ -19,6 +20,7 @@ from borzoi.router.wake import Wake
 from tests.router.dying import dying
 
 GENERATION = 1
+PUBLISH_BURST = 200
 MASK = (1 << 64) - 1
 
 
@@ -86,6 +88,9 @@ def publish_for_ever(board_fd: int, slots: int, slot: int) -> None:
     while True:
         number += 1
         board.publish(slot, record(number))
+        if number % PUBLISH_BURST == 0:
+            # A reader that is being traced for coverage needs a moment to get through.
+            time.sleep(0.0002)
 
 
 def publish_and_die(board_fd: int, slots: int, slot: int, stores: int) -> None:

@@ -583,6 +583,40 @@ def test_no_request_is_taken_while_the_peer_does_not_read(bench: Bench) -> None:
     assert bench.overdue_after(LIMITS.write_timeout_s) is None
 
 
+def test_a_client_that_shuts_its_end_still_gets_its_answers(bench: Bench) -> None:
+    bench.session.later = lambda: True
+    bench.transport.deliver(PING + PING)
+    assert bench.connection.eof_received(), "stay open, there is something to answer"
+    bench.session.finish()
+    bench.loop.settle()
+    assert not bench.transport.closing
+    bench.session.finish()
+    bench.loop.settle()
+    assert bench.transport.sent == OK + OK
+    assert bench.transport.closing
+
+
+def test_a_client_that_shuts_its_end_idle_is_closed(bench: Bench) -> None:
+    assert not bench.connection.eof_received()
+
+
+def test_before_login_no_more_waits_than_a_login_needs(bench: Bench) -> None:
+    bench.session.is_authenticated = False
+    bench.session.later = lambda: True
+    bench.transport.deliver(PING + bytes(LIMITS.frame_size_max_before_login))
+    assert not bench.transport.aborted
+    bench.transport.deliver(b"")
+    bench.session.finish()
+
+
+def test_before_login_more_than_that_ends_the_connection(bench: Bench) -> None:
+    bench.session.is_authenticated = False
+    bench.session.later = lambda: True
+    bench.transport.deliver(PING + bytes(LIMITS.frame_size_max_before_login + 1))
+    assert bench.transport.aborted
+    bench.session.finish()
+
+
 def test_a_large_answer_leaves_a_piece_each_turn(bench: Bench) -> None:
     body = bytes(range(256)) * (5 * PIECE_SIZE // 512)
     bench.session.answer = lambda code: [OK, memoryview(body)] if code == Code.GET_ME else [OK]

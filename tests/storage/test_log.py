@@ -146,6 +146,20 @@ def test_a_failed_sync_makes_the_log_read_only_for_good(tmp_path: Path) -> None:
     assert partition.append(b"two") == 1
 
 
+def test_a_sync_without_descriptors_is_tried_again(tmp_path: Path) -> None:
+    files = FailingFiles()
+    partition = Partition(tmp_path, files=files)
+    partition.append(b"x")
+    partition.open_files.close()
+    files.fail("open", errno.EMFILE)
+    with pytest.raises(CannotSyncFile):
+        partition.log.sync()
+    files.repair()
+    partition.log.sync()
+    assert partition.log.is_synced
+    assert partition.append(b"y") == 1
+
+
 def test_a_sync_covers_every_file_and_name_that_is_new(tmp_path: Path) -> None:
     files = FailingFiles()
     partition = Partition(tmp_path, segment_size_max=1, files=files)

@@ -68,6 +68,7 @@ TOKENS = "personal_access_token"
         {"limits.frame_size_max_before_login": 10 * MIB},
         {"limits.response_size_max": 2**32 - 1},
         {"limits.connections_max": 1},
+        {"limits.heartbeat_timeout": 2_000_000},
         {"heartbeat.interval": 0},
     ],
 )
@@ -145,6 +146,7 @@ def test_kept(settings: dict[str, Any]) -> None:
         ({"limits.response_size_max": 2**32}, "limits.response_size_max"),
         ({"limits.connections_max": 0}, "limits.connections_max"),
         ({"limits.heartbeat_timeout": 0}, "limits.heartbeat_timeout"),
+        ({"limits.heartbeat_timeout": 1_999_999}, "limits.heartbeat_timeout"),
     ],
 )
 def test_broken(settings: dict[str, Any], key: str) -> None:
