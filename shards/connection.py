@@ -29,7 +29,7 @@ from borzoi.protocol.frame import CODE_SIZE, LENGTH_SIZE, REQUEST_HEADER, encode
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool, Waiter
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
-from borzoi.shards.pieces import PIECE_SIZE, pieces_of, size_of
+from borzoi.shards.pieces import PIECE_SIZE, WHOLE_SIZE_MAX, pieces_of, size_of
 
 # One turn of the loop carries out at most so many requests of a connection, and reads at most one
 # full window. A ping takes 10 us: without this bound a flood of them kept others waiting 400 ms.
@@ -225,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
         if len(parts) == 1:
             self._release_request()
             transport.write(parts[0])
-        elif size_of(parts) <= PIECE_SIZE:
+        elif size_of(parts) <= WHOLE_SIZE_MAX:
             self._release_request()
             transport.writelines(parts)
         else:

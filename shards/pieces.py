@@ -6,6 +6,9 @@ from typing import Final
 PIECE_SIZE: Final = 1024 * 1024
 """Bytes of one answer that are handed to the transport in one turn."""
 
+WHOLE_SIZE_MAX: Final = 2 * PIECE_SIZE
+"""Up to here an answer is not worth cutting: 1,000 messages of 1 KB are a little over a piece."""
+
 
 def size_of(parts: Sequence[bytes | memoryview]) -> int:
     """Bytes of an answer."""
