@@ -159,8 +159,16 @@ class Connection(asyncio.BufferedProtocol):
             return
         window_was_filled = nbytes == len(self._receive.window())
         block, start = self._receive.received(nbytes)
-        if nbytes <= self._admitted_size and self._is_one_frame(block, start, nbytes):
-            # What nearly every request is. The hold on the block becomes the request's.
+        if (
+            REQUEST_HEADER.size <= nbytes <= self._admitted_size
+            and REQUEST_HEADER.unpack_from(block.view, start)[0] == nbytes - LENGTH_SIZE
+            and not (self._busy or self._kept or self._drain_left)
+            and self._write_paused_since is None
+            and block.position is not None
+            and self._is_open()
+        ):
+            # Exactly one frame with nothing in its way: what nearly every request is. Written
+            # out here, because it runs for each of them. Our hold becomes the request's.
             self._begin(block, block.view, start, nbytes)
             if self._receive.low:
                 self._pause_until_pool_has_room(BLOCK_SIZE)
@@ -237,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if close:
             transport.close()
-        elif not self._taking:
+        elif (self._kept or self._reading_paused or self._eof) and not self._taking:
             self._go_on()
 
     def abandon(self) -> None:
@@ -335,19 +343,6 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._send_piece)
 
     # Cutting frames.
-
-    def _is_one_frame(self, block: Buffer, start: int, nbytes: int) -> bool:
-        """Whether these bytes are exactly one frame, and nothing is in its way."""
-        return (
-            nbytes >= REQUEST_HEADER.size
-            and REQUEST_HEADER.unpack_from(block.view, start)[0] == nbytes - LENGTH_SIZE
-            and not self._busy
-            and not self._kept
-            and not self._drain_left
-            and self._write_paused_since is None
-            and block.position is not None
-            and self._is_open()
-        )
 
     def _take(self, block: Buffer | None, view: memoryview, start: int, end: int) -> None:
         """Cut frames from bytes that lie in a shared block, or in private memory (None)."""

@@ -12,7 +12,7 @@ WHOLE_SIZE_MAX: Final = 2 * PIECE_SIZE
 
 def size_of(parts: Sequence[bytes | memoryview]) -> int:
     """Bytes of an answer."""
-    return sum(len(part) for part in parts)
+    return sum(map(len, parts))
 
 
 def pieces_of(parts: Sequence[bytes | memoryview]) -> Iterator[list[bytes | memoryview]]:

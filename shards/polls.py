@@ -21,7 +21,8 @@ from borzoi.storage.reader import Slices
 Polled = Callable[[int, int, Slices | None], None]
 """Told the status, the partition's current offset, and what is to be sent (None = nothing)."""
 
-DECIDED_BY_OWNER: Final = frozenset({StrategyKind.NEXT})
+DECIDED_BY_OWNER: Final = frozenset({int(StrategyKind.NEXT)})
+OFFSET: Final = int(StrategyKind.OFFSET)
 
 
 class Polls:
@@ -66,6 +67,12 @@ class Polls:
             )
             return
         reader = self._readers.reader(target)
+        if strategy == OFFSET and count and value < published.next_offset:
+            # What a consumer that reads on asks for, again and again.
+            slices = reader.read_hot(published, value, count, self._response_size_max)
+            if slices is not None:
+                polled(0, published.next_offset - 1, slices)
+                return
         try:
             start = poll_start(
                 strategy,

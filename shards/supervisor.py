@@ -33,7 +33,7 @@ from borzoi.router.board import create_board
 from borzoi.router.control import FIRST_GENERATION, ControlLayout, SharedControl, create_control
 from borzoi.router.fds import BadMessage, ChannelClosed, ChannelFull, FdChannel, socket_pair
 from borzoi.router.memory import PAGE_SIZE
-from borzoi.router.processor import check_processor
+from borzoi.router.processor import UnorderedProcessor, check_processor
 from borzoi.router.wake import Wake
 from borzoi.shards.config import (
     Config,
@@ -92,7 +92,10 @@ def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int
         read_numa_topology(),
     )
     shard_count = len(placement.cpus)
-    check_processor(platform.machine(), shard_count, compiled=False)
+    try:
+        check_processor(platform.machine(), shard_count, compiled=False)
+    except UnorderedProcessor as error:
+        raise ConfigError(str(error)) from error
     budget = memory_budget_per_shard(config, shard_count, granted_memory())
     os.umask(0o077)
     try:

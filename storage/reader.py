@@ -96,11 +96,9 @@ class PartitionReader:
         nothing = Slices([], 0, first_offset, 0)
         if count <= 0 or first_offset >= published.next_offset:
             return nothing
-        hot = self._hot
-        if hot is not None and not self._validate_checksum and hot.fits(published):
-            found = self._read_hot(hot, published, first_offset, count, bytes_max, may_wait)
-            if found is not None:
-                return found
+        found = self.read_hot(published, first_offset, count, bytes_max)
+        if found is not None:
+            return found
         self._may_wait = may_wait
         return self._attempt(
             published, lambda: self._read(published, first_offset, count, bytes_max), nothing
@@ -146,17 +144,20 @@ class PartitionReader:
         except BirthDamaged as error:
             raise CannotReadMessage(str(error)) from error
 
-    def _read_hot(
-        self,
-        hot: HotRange,
-        published: Published,
-        offset: int,
-        count: int,
-        bytes_max: int,
-        may_wait: bool,
+    def read_hot(
+        self, published: Published, offset: int, count: int, bytes_max: int
     ) -> Slices | None:
-        """The usual case: what follows the last read, in the same windows."""
-        if offset < published.first_offset:
+        """The usual case: what follows the last read, in the same windows and in memory.
+
+        None when it is not that; `read` then finds out what it is.
+        """
+        hot = self._hot
+        if (
+            hot is None
+            or self._validate_checksum
+            or offset < published.first_offset
+            or not hot.fits(published)
+        ):
             return None
         place = hot.locate(published, offset, count)
         if place is None:
@@ -165,9 +166,7 @@ class PartitionReader:
         # Fewer than wanted: more may follow in the next segment.
         if end - start > bytes_max or (found < count and offset + found < published.next_offset):
             return None
-        if not self._is_trusted(published, offset, offset + found):
-            return None
-        if not may_wait and not hot.is_warm(start, end):
+        if not self._is_trusted(published, offset, offset + found) or not hot.is_warm(start, end):
             return None
         return Slices([hot.view(start, end)], found, offset, end - start)
 
