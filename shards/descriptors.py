@@ -17,12 +17,16 @@ it back with the reply, or by the death of the peer, never by a timeout.
 from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
+from borzoi.shards.poll import Poll
+
 
 class RequestKind(IntEnum):
     """What is asked of a peer, with the meaning of its arguments."""
 
     APPEND = 1  # batch at position/length; first = message count; option = RESUBMITTED or 0
-    RESOLVE_POLL = 2  # option = strategy | consumer kind << 8 | auto-commit << 16
+    # first = value, second = count | consumer << 32,
+    # option = strategy | consumer kind << 8 | auto-commit << 16
+    RESOLVE_POLL = 2
     STORE_OFFSET = 3  # first = offset, second = consumer, option = consumer kind
     GET_OFFSET = 4  # second = consumer, option = consumer kind
     DELETE_OFFSET = 5  # second = consumer, option = consumer kind
@@ -88,11 +92,19 @@ def pack_reply(status: int, generation: int, request_id: int, results: tuple[int
     return (status | generation << 32, request_id, first, second, third, 0, 0, 0)
 
 
-def poll_option(strategy: int, consumer_kind: int, auto_commit: bool) -> int:
+def poll_option(poll: Poll) -> int:
     """How RESOLVE_POLL says its strategy, consumer kind and auto-commit."""
-    return strategy | consumer_kind << 8 | auto_commit << 16
+    return poll.strategy | poll.consumer_kind << 8 | poll.auto_commit << 16
 
 
-def poll_option_parts(option: int) -> tuple[int, int, bool]:
-    """Strategy, consumer kind and auto-commit of a RESOLVE_POLL."""
-    return option & 0xFF, option >> 8 & 0xFF, bool(option >> 16 & 1)
+def poll_of(request: Request) -> Poll:
+    """The poll that a RESOLVE_POLL means."""
+    option, who = request.option, request.second
+    return Poll(
+        strategy=option & 0xFF,
+        value=request.first,
+        count_max=who & 0xFFFFFFFF,
+        consumer_kind=option >> 8 & 0xFF,
+        consumer=who >> 32,
+        auto_commit=bool(option >> 16 & 1),
+    )

@@ -13,12 +13,13 @@ from borzoi.shards.descriptors import (
     Done,
     Request,
     RequestKind,
+    poll_of,
     poll_option,
-    poll_option_parts,
 )
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.peers import DeathRule, Peers
+from borzoi.shards.poll import Poll
 from borzoi.shards.target import Target
 
 
@@ -69,35 +70,23 @@ class Owners:
         """The shard that owns the partition."""
         return shard_of(target.namespace, self._shard_count)
 
-    def resolve_poll(
-        self,
-        target: Target,
-        strategy: int,
-        value: int,
-        count: int,
-        consumer_kind: int,
-        consumer: int,
-        auto_commit: bool,
-        done: Done,
-    ) -> None:
+    def resolve_poll(self, target: Target, poll: Poll, done: Done) -> None:
         """What a poll returns, decided and committed by the owner; it carries no bytes."""
         owner = self.owner(target)
         if owner == self.shard:
-            self._partitions.resolve_poll(
-                target, strategy, value, count, consumer_kind, consumer, auto_commit, done
-            )
+            self._partitions.resolve_poll(target, poll, done)
             return
         self._peers.ask(
             owner,
             RequestKind.RESOLVE_POLL,
             done,
-            option=poll_option(strategy, consumer_kind, auto_commit),
+            option=poll_option(poll),
             namespace=target.namespace,
             birth=target.birth,
-            first=value,
-            second=count | consumer << 32,
+            first=poll.value,
+            second=poll.count_max | poll.consumer << 32,
             # A poll that commits may have committed: repeated, it would skip what it had found.
-            rule=DeathRule.FAIL if auto_commit else DeathRule.RESUBMIT,
+            rule=DeathRule.FAIL if poll.auto_commit else DeathRule.RESUBMIT,
         )
 
     async def store_offset(self, target: Target, kind: int, consumer: int, offset: int) -> None:
@@ -190,11 +179,7 @@ class Owners:
                 resubmitted = bool(request.option & RESUBMITTED)
                 partitions.append(target, lent, request.first, resubmitted, done)
             case RequestKind.RESOLVE_POLL:
-                strategy, kind, auto_commit = poll_option_parts(request.option)
-                count, consumer = request.second & 0xFFFFFFFF, request.second >> 32
-                partitions.resolve_poll(
-                    target, strategy, request.first, count, kind, consumer, auto_commit, done
-                )
+                partitions.resolve_poll(target, poll_of(request), done)
             case RequestKind.STORE_OFFSET:
                 partitions.store_offset(target, request.option, request.second, request.first, done)
             case RequestKind.GET_OFFSET:

@@ -27,6 +27,7 @@ from borzoi.shards.message_ids import RANDOM_IDS
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.state import Run
 from borzoi.shards.owned_partition import OwnedPartition
+from borzoi.shards.poll import Poll
 from borzoi.shards.poll_start import current_offset, poll_start
 from borzoi.shards.readers import Readers
 from borzoi.shards.target import Target
@@ -135,17 +136,7 @@ class Partitions:
         partition.appends.append(done)
         self._commit.touch(partition)
 
-    def resolve_poll(
-        self,
-        target: Target,
-        strategy: int,
-        value: int,
-        count: int,
-        consumer_kind: int,
-        consumer: int,
-        auto_commit: bool,
-        done: Done,
-    ) -> None:
+    def resolve_poll(self, target: Target, poll: Poll, done: Done) -> None:
         """Decide what a poll returns: first offset, message count, current offset."""
         try:
             partition = self.find(target)
@@ -153,13 +144,11 @@ class Partitions:
                 self._commit.flush(partition, _ignore_status, fsync=False)
             published = partition.published
             reader = self._readers.reader(partition.target)
-            kind = ConsumerKind(consumer_kind)
+            kind = ConsumerKind(poll.consumer_kind)
             start = poll_start(
-                strategy,
-                value,
-                count,
+                poll,
                 published,
-                partition.offsets.get(kind, consumer),
+                partition.offsets.get(kind, poll.consumer),
                 lambda timestamp: reader.find_timestamp(published, timestamp),
             )
         except BrokerError as error:
@@ -173,12 +162,14 @@ class Partitions:
         def read(slices: Slices | None, error: BrokerError | None) -> None:
             if slices is None:
                 done(error.status if error is not None else 0, 0, 0, current)
-            elif auto_commit and slices.message_count:
-                self._commit_poll(partition, kind, consumer, slices, current, done)
+            elif poll.auto_commit and slices.message_count:
+                self._commit_poll(partition, kind, poll.consumer, slices, current, done)
             else:
                 done(0, slices.first_offset, slices.message_count, current)
 
-        self._warm_reads.read(reader, published, start, count, self._response_size_max, read)
+        self._warm_reads.read(
+            reader, published, start, poll.count_max, self._response_size_max, read
+        )
 
     def _commit_poll(
         self,

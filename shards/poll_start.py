@@ -3,13 +3,12 @@
 from collections.abc import Callable
 
 from borzoi.protocol.identifiers import StrategyKind
+from borzoi.shards.poll import Poll
 from borzoi.storage.published import Published
 
 
 def poll_start(
-    strategy: int,
-    value: int,
-    count: int,
+    poll: Poll,
     published: Published,
     committed: int | None,
     find_timestamp: Callable[[int], int],
@@ -19,21 +18,21 @@ def poll_start(
     Offsets that retention has taken away are raised to the oldest one available.
     `find_timestamp` gives the first offset at or after a time, or the next offset to be written.
     """
-    if count == 0 or published.next_offset == published.first_offset:
+    if poll.count_max == 0 or published.next_offset == published.first_offset:
         return None
-    match strategy:
+    match poll.strategy:
         case StrategyKind.OFFSET:
-            start = value
+            start = poll.value
         case StrategyKind.TIMESTAMP:
-            start = find_timestamp(value)
+            start = find_timestamp(poll.value)
         case StrategyKind.FIRST:
             start = published.first_offset
         case StrategyKind.LAST:
-            start = max(0, published.next_offset - count)
+            start = max(0, published.next_offset - poll.count_max)
         case StrategyKind.NEXT:
             start = published.first_offset if committed is None else committed + 1
         case _:
-            raise AssertionError(f"strategy {strategy} passed the decoder")
+            raise AssertionError(f"strategy {poll.strategy} passed the decoder")
     start = max(start, published.first_offset)
     return start if start < published.next_offset else None
 

@@ -17,6 +17,7 @@ from borzoi.protocol.identifiers import ConsumerKind, StrategyKind, consumer_num
 from borzoi.protocol.responses.polled import POLLED_HEADER
 from borzoi.shards.access import require
 from borzoi.shards.named import Named, new_life
+from borzoi.shards.poll import Poll
 from borzoi.shards.services import Services
 from borzoi.shards.target import Target
 from borzoi.storage.reader import Slices
@@ -38,14 +39,11 @@ class PollRoute(NamedTuple):
     consumer: int
 
 
-class Wanted(NamedTuple):
+class InWork(NamedTuple):
     """The poll that waits for its answer."""
 
     route: PollRoute
-    strategy: int
-    value: int
-    count_max: int
-    auto_commit: bool
+    poll: Poll
 
 
 class Poller(Protocol):
@@ -64,7 +62,7 @@ class Poller(Protocol):
 class Polling:
     """The polls of one session."""
 
-    __slots__ = ("_poller", "_retried", "_routes", "_services", "_user", "_version", "_wanted")
+    __slots__ = ("_in_work", "_poller", "_retried", "_routes", "_services", "_user", "_version")
 
     def __init__(self, services: Services, poller: Poller) -> None:
         self._services = services
@@ -72,7 +70,7 @@ class Polling:
         self._routes: dict[bytes, PollRoute] = {}
         self._version = -1
         self._user: int | None = None
-        self._wanted: Wanted | None = None
+        self._in_work: InWork | None = None
         self._retried = False
 
     def begin(self, payload: memoryview) -> None:
@@ -89,7 +87,10 @@ class Polling:
                 strategy, value, count, auto_commit = TAIL.unpack_from(payload, place)
                 if strategy not in STRATEGIES:
                     raise InvalidCommand(f"there is no polling strategy {strategy}")
-                self._poll(Wanted(route, strategy, value, count, auto_commit != 0))
+                consumer_kind, consumer = route.consumer_kind, route.consumer
+                self._poll(
+                    route, Poll(strategy, value, count, consumer_kind, consumer, auto_commit != 0)
+                )
                 return
         self._begin_unknown(payload)
 
@@ -119,46 +120,44 @@ class Polling:
                 self._routes.clear()
             self._routes[bytes(payload[: -TAIL.size])] = route
         strategy = command.strategy
-        self._poll(Wanted(route, strategy.kind, strategy.value, command.count, command.auto_commit))
-
-    def _poll(self, wanted: Wanted) -> None:
-        self._wanted = wanted
-        self._retried = False
-        route = wanted.route
-        self._services.polls.poll(
-            route.target,
-            wanted.strategy,
-            wanted.value,
-            wanted.count_max,
+        poll = Poll(
+            strategy.kind,
+            strategy.value,
+            command.count,
             route.consumer_kind,
             route.consumer,
-            wanted.auto_commit,
-            self._polled,
+            command.auto_commit,
         )
+        self._poll(route, poll)
+
+    def _poll(self, route: PollRoute, poll: Poll) -> None:
+        self._in_work = InWork(route, poll)
+        self._retried = False
+        self._services.polls.poll(route.target, poll, self._polled)
 
     def _polled(self, status: int, current: int, slices: Slices | None) -> None:
-        wanted = self._wanted
-        assert wanted is not None, "a poll ends once"
-        if status == PartitionNotFound.status and not self._retried and self._retry(wanted):
+        work = self._in_work
+        assert work is not None, "a poll ends once"
+        if status == PartitionNotFound.status and not self._retried and self._retry(work):
             return
-        self._wanted = None
+        self._in_work = None
         if status:
             self._poller.fail_with(status)
         elif slices is None:
-            head = ANSWER.pack(0, POLLED_HEADER.size, wanted.route.partition_id, current, 0)
+            head = ANSWER.pack(0, POLLED_HEADER.size, work.route.partition_id, current, 0)
             self._poller.finish_poll([head])
         else:
             size = POLLED_HEADER.size + slices.size
-            head = ANSWER.pack(0, size, wanted.route.partition_id, current, slices.message_count)
+            head = ANSWER.pack(0, size, work.route.partition_id, current, slices.message_count)
             self._poller.finish_poll([head, *slices.views])
 
-    def _retry(self, wanted: Wanted) -> bool:
+    def _retry(self, work: InWork) -> bool:
         """Once more, in the life that has begun there meanwhile; False if none has."""
-        route = wanted.route
+        route = work.route
         user = self._poller.user_id
         moved = new_life(self._services.metadata, user, route.target, route.named)
         if moved is None:
             return False
-        self._poll(wanted._replace(route=route._replace(target=moved)))
+        self._poll(route._replace(target=moved), work.poll)
         self._retried = True
         return True

@@ -12,6 +12,7 @@ from borzoi.protocol.errors import BrokerError, PartitionNotFound
 from borzoi.protocol.identifiers import StrategyKind
 from borzoi.shards.durability import Durability
 from borzoi.shards.owners import Owners
+from borzoi.shards.poll import Poll
 from borzoi.shards.poll_start import current_offset, poll_start
 from borzoi.shards.readers import Readers
 from borzoi.shards.target import Target
@@ -42,42 +43,29 @@ class Polls:
         self._always_ask = durability is Durability.BUFFERED
         self._response_size_max = response_size_max
 
-    def poll(
-        self,
-        target: Target,
-        strategy: int,
-        value: int,
-        count: int,
-        consumer_kind: int,
-        consumer: int,
-        auto_commit: bool,
-        polled: Polled,
-    ) -> None:
+    def poll(self, target: Target, poll: Poll, polled: Polled) -> None:
         """Find what a poll returns; `polled` is called once, at once or later."""
         published = self._readers.published(target.slot)
         if (
-            auto_commit
+            poll.auto_commit
             or self._always_ask
-            or strategy in DECIDED_BY_OWNER
+            or poll.strategy in DECIDED_BY_OWNER
             or published.birth != target.birth
         ):
             # Another birth on the board: nothing was published of this life yet, ask its owner.
-            self._ask_owner(
-                target, strategy, value, count, consumer_kind, consumer, auto_commit, polled
-            )
+            self._ask_owner(target, poll, polled)
             return
         reader = self._readers.reader(target)
-        if strategy == OFFSET and count and value < published.next_offset:
+        count = poll.count_max
+        if poll.strategy == OFFSET and count and poll.value < published.next_offset:
             # What a consumer that reads on asks for, again and again.
-            slices = reader.read_hot(published, value, count, self._response_size_max)
+            slices = reader.read_hot(published, poll.value, count, self._response_size_max)
             if slices is not None:
                 polled(0, published.next_offset - 1, slices)
                 return
         try:
             start = poll_start(
-                strategy,
-                value,
-                count,
+                poll,
                 published,
                 None,
                 lambda timestamp: reader.find_timestamp(published, timestamp),
@@ -95,17 +83,7 @@ class Polls:
 
         self._warm_reads.read(reader, published, start, count, self._response_size_max, read)
 
-    def _ask_owner(
-        self,
-        target: Target,
-        strategy: int,
-        value: int,
-        count: int,
-        consumer_kind: int,
-        consumer: int,
-        auto_commit: bool,
-        polled: Polled,
-    ) -> None:
+    def _ask_owner(self, target: Target, poll: Poll, polled: Polled) -> None:
         def resolved(status: int, start: int = 0, found: int = 0, current: int = 0) -> None:
             if status or found == 0:
                 polled(status, current, None)
@@ -128,6 +106,4 @@ class Polls:
                 read,
             )
 
-        self._owners.resolve_poll(
-            target, strategy, value, count, consumer_kind, consumer, auto_commit, resolved
-        )
+        self._owners.resolve_poll(target, poll, resolved)

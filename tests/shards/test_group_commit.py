@@ -12,6 +12,7 @@ from borzoi.protocol.errors import (
     PartitionNotFound,
 )
 from borzoi.shards.durability import Durability
+from borzoi.shards.poll import Poll
 from tests.shards.owner import (
     JOURNAL_MESSAGES_MAX,
     JOURNAL_SIZE_MAX,
@@ -366,7 +367,7 @@ def test_a_poll_makes_the_owner_write_its_journal_first(new_owner: NewOwner) -> 
     owner.loop.settle()
     told: list[tuple[int, int, int, int]] = []
     owner.partitions.resolve_poll(
-        TARGET, 3, 0, 10, 1, 1, False, lambda *results: told.append(results)
+        TARGET, Poll(3, 0, 10, 1, 1, False), lambda *results: told.append(results)
     )
     assert told == [(0, 0, 2, 1)]
     assert owner.visible() == [b"a", b"b"]
