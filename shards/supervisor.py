@@ -72,7 +72,7 @@ from borzoi.storage.wal import ENTRY_SIZE_MAX, InvalidEntry, decode_entry
 
 LOG: Final = logging.getLogger(__name__)
 
-WORKER_MODULE: Final = "borzoi.shards.worker"
+WORKER_MODULE: Final = "borzoi.shards.worker_process"
 STOPPED: Final = 0
 FAILED: Final = 1
 STOP_TIMEOUT_S: Final = 4.5

@@ -1,4 +1,4 @@
-"""A worker process: one shard, one loop, one CPU. Run as `python -m borzoi.shards.worker FD`.
+"""A worker: one shard, its parts wired once, from boot to an orderly end.
 
 This is where everything meets: it maps the shared memory it was given, opens the metadata and
 its partitions, and only then lets anybody in. Boot steps, in this order:
@@ -9,26 +9,20 @@ its partitions, and only then lets anybody in. Boot steps, in this order:
     recover the partitions we own, publish them, answer the peers from now on
     listen
 
-Exit codes: 0 after an order to stop, CANNOT_BOOT when starting again would not help, BROKEN when
-one of our own invariants does not hold. If the supervisor dies, the kernel kills us.
+The process around it is worker_process.py.
 """
 
 import asyncio
-import ctypes
 import logging
 import os
-import resource
-import signal
 import socket
-import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
-import uvloop
 
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.responses.clients import Transport
@@ -39,38 +33,33 @@ from borzoi.router.fds import BadMessage, ChannelClosed, FdChannel
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.router.wake import Wake
+from borzoi.shards.cannot_boot import CannotBoot
 from borzoi.shards.clients import Clients
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
-from borzoi.shards.config.addresses import is_loopback
 from borzoi.shards.config.durations import seconds
-from borzoi.shards.config.schema import Limits
-from borzoi.shards.cpus import pin_to_cpu, set_memory_policy
 from borzoi.shards.describe import Describer
 from borzoi.shards.descriptors import Done, Request, RequestKind
 from borzoi.shards.durability import Durability
+from borzoi.shards.file_limits import affordable, open_files_bound
 from borzoi.shards.group_commit import GroupCommit
 from borzoi.shards.listener import Listener, check_port_is_free
-from borzoi.shards.log_lines import LineHandler, set_up_logging, shard_speaker
+from borzoi.shards.log_lines import LineHandler
 from borzoi.shards.logins import Logins
-from borzoi.shards.metadata.bootstrap import ensure_root, root_missing
-from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.follower import MetadataCopy, open_copy
-from borzoi.shards.metadata.state import ROOT_USER_ID
-from borzoi.shards.metadata.writer import MetadataWriter, open_writer
+from borzoi.shards.metadata.writer import MetadataWriter
+from borzoi.shards.metadata_boot import open_metadata
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.metadata_writing import METADATA_SHARD, MetadataWriting, RemoteProposer
 from borzoi.shards.migration import Migration
 from borzoi.shards.owned_partition import Ended
 from borzoi.shards.owners import Owners
 from borzoi.shards.partitions import Partitions
-from borzoi.shards.passwords import hash_password, verify_password
 from borzoi.shards.peers import Peers
 from borzoi.shards.polls import Polls
 from borzoi.shards.readers import Readers
 from borzoi.shards.recovering import MetadataIsBehind, recover_partitions
-from borzoi.shards.root_account import DEFAULT_PASSWORD
 from borzoi.shards.sends import Sends
 from borzoi.shards.services import Services
 from borzoi.shards.session import Link as SessionLink
@@ -79,12 +68,9 @@ from borzoi.shards.statistics import Statistics
 from borzoi.shards.tasks import Tasks
 from borzoi.shards.warm_reads import WarmReads
 from borzoi.shards.worker_spec import (
-    BROKEN,
-    CANNOT_BOOT,
     Event,
     Order,
     WorkerSpec,
-    read_spec,
 )
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.files import Files
@@ -92,30 +78,26 @@ from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.open_files import OpenFiles
-from borzoi.storage.wal import WalDamaged
 
-LOG: Final = logging.getLogger("borzoi.shards.worker")  # not __main__
+LOG: Final = logging.getLogger(__name__)
 
-PR_SET_PDEATHSIG: Final = 1
 TICK_S: Final = 1.0
 DISK_THREADS: Final = 4
-OPEN_FILES_MIN: Final = 8
-OPEN_FILES_MAX: Final = 8192
 WINDOWS_MAX: Final = 32
 IDLE_POOL_BYTES_MAX: Final = 64 * 1024 * 1024
 STOP_TASKS_TIMEOUT_S: Final = 1.0
 STOP_SYNC_TIMEOUT_S: Final = 3.0
 
 
-class CannotBoot(Exception):
-    """Starting again would end the same way; a human has to look."""
-
-
 class Worker:
     """One shard and its parts, wired once."""
 
     def __init__(
-        self, spec: WorkerSpec, loop: asyncio.AbstractEventLoop, log_handler: LineHandler
+        self,
+        spec: WorkerSpec,
+        loop: asyncio.AbstractEventLoop,
+        log_handler: LineHandler,
+        on_broken: Callable[[BaseException], None],
     ) -> None:
         self._spec = spec
         self._loop = loop
@@ -128,7 +110,7 @@ class Worker:
 
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
         self._hashing = ThreadPoolExecutor(1, "hashing")
-        self._tasks = Tasks(_die)
+        self._tasks = Tasks(on_broken)
         self._files = Files()
         self._layout = DataLayout(
             Path(system.path), system.stream.path, system.topic.path, system.partition.path
@@ -169,7 +151,7 @@ class Worker:
 
         # Storage.
         self._settings = LogSettings(system.segment.size)
-        self._open_files = OpenFiles(self._files, _open_files_bound())
+        self._open_files = OpenFiles(self._files, open_files_bound())
         self._readers = Readers(
             self._board,
             self._layout,
@@ -206,13 +188,13 @@ class Worker:
     async def run(self) -> None:
         """From birth to an orderly end."""
         if self._spec.shard == METADATA_SHARD:
-            writer = self._open_metadata_writer()
+            writer = self._open_metadata()
             copy = writer.copy
         else:
             if not self._spec.tcp_address:
                 await self._wait_for_order("recover")
             writer = None
-            copy = open_copy(self._layout.state_log, self._snapshot_path, self._files)
+            copy = open_copy(self._layout.state_log, self._layout.state_snapshot, self._files)
         if copy.snapshot_problem is not None:
             LOG.warning("%s", copy.snapshot_problem)
         self._wire(copy, writer)
@@ -240,56 +222,19 @@ class Worker:
         await self._stop_ordered.wait()
         await self._stop()
 
-    @property
-    def _snapshot_path(self) -> str:
-        return os.path.join(self._layout.root, "state.snapshot")
-
-    def _open_metadata_writer(self) -> MetadataWriter:
-        system = self._config.system
-        settings = MetadataSettings(
-            segment_size=system.segment.size,
-            message_expiry=system.topic.message_expiry,
-            max_topic_size=system.topic.max_size,
-            max_tokens_per_user=self._config.personal_access_token.max_tokens_per_user,
+    def _open_metadata(self) -> MetadataWriter:
+        writer, root_created = open_metadata(
+            self._config,
+            self._layout,
+            self._files,
+            self._spec.root,
+            published_position=self._board.read(METADATA_SLOT)[1],
             slots_max=self._spec.board_slots,
         )
-        published_position = self._board.read(METADATA_SLOT)[1]
-        try:
-            writer = open_writer(
-                self._layout.state_log,
-                self._snapshot_path,
-                self._files,
-                settings,
-                published_position=published_position,
-            )
-        except WalDamaged as error:
-            raise CannotBoot(str(error)) from error
-        if writer.torn is not None:
-            LOG.warning("the metadata log ended in an incomplete entry, which was cut off")
-        created = False
-        root = self._spec.root
-        if root_missing(writer):
-            if root is None:
-                raise CannotBoot(f"{self._layout.state_log} holds no root user")
-            created = ensure_root(
-                writer, root.username, hash_password(root.password), time.time_ns() // 1000
-            )
-        if not is_loopback(self._config.tcp.address):
-            self._warn_of_known_password(writer)
         end = writer.end
         self._board.publish(METADATA_SLOT, (end.index, end.position, 0, 0, 0, 0, 0, 0))
-        self.tell(Event("metadata_ready", root_created=created))
+        self.tell(Event("metadata_ready", root_created=root_created))
         return writer
-
-    @staticmethod
-    def _warn_of_known_password(writer: MetadataWriter) -> None:
-        """A directory that began its life on loopback may still have the password of that time."""
-        root = writer.state.users[ROOT_USER_ID]
-        if verify_password(root.password_hash, DEFAULT_PASSWORD):
-            LOG.warning(
-                "others can connect, and the password of %s is the default: change it",
-                root.username,
-            )
 
     def _wire(self, copy: MetadataCopy, writer: MetadataWriter | None) -> None:
         config = self._config
@@ -351,7 +296,7 @@ class Worker:
             self._receive,
             self._pool,
             self._clients,
-            _affordable(config.limits),
+            affordable(config.limits),
             self._new_session,
             lambda link, state: Session.adopt(self._services, link, state),
         )
@@ -544,89 +489,3 @@ def _set_once(future: asyncio.Future[int]) -> Ended:
             future.set_result(status)
 
     return ended
-
-
-def main() -> None:
-    """The process: set up, run, and leave with the right exit code."""
-    spec = read_spec(int(sys.argv[1]))
-    _die_with_parent(spec.supervisor_pid)
-    # The supervisor gives the order to stop; a terminal's Ctrl-C reaches the whole group.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    warnings = [pin_to_cpu(spec.cpu), set_memory_policy(spec.node)]
-    config = from_json(bytes(spec.config))
-    handler = set_up_logging(
-        config.system.logging,
-        Path(config.system.path),
-        shard_speaker(spec.shard),
-        {"RUST_LOG": spec.rust_log},
-    )
-    for warning in warnings:
-        if warning is not None:
-            LOG.warning("%s", warning)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.get_loop().set_exception_handler(_broken_in_callback)
-        runner.run(_run(spec, handler))
-    # Threads that still wait for a disk must not keep a stopped worker alive.
-    logging.shutdown()
-    os._exit(0)
-
-
-async def _run(spec: WorkerSpec, handler: LineHandler) -> None:
-    loop = asyncio.get_running_loop()
-    worker = Worker(spec, loop, handler)
-    try:
-        await worker.run()
-    except CannotBoot as error:
-        LOG.error("cannot start: %s", error)
-        worker.tell(Event("cannot_boot", reason=str(error)))
-        os._exit(CANNOT_BOOT)
-    except Exception as error:
-        _die(error)
-
-
-def _broken_in_callback(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    error = context.get("exception")
-    if isinstance(error, OSError):
-        LOG.warning("%s: %s", context.get("message"), error)
-        return
-    _die(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))
-
-
-def _die(error: BaseException) -> NoReturn:
-    """A broken invariant: end loudly; recovery is what the supervisor's restart is tested for."""
-    LOG.critical("a fault of ours, this worker ends", exc_info=error)
-    logging.shutdown()
-    os._exit(BROKEN)
-
-
-def _die_with_parent(supervisor_pid: int) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # Not "is it process 1": in a container that is the supervisor itself.
-    if os.getppid() != supervisor_pid:
-        # It died before the kernel took note.
-        os._exit(0)
-
-
-def _affordable(limits: Limits) -> Limits:
-    """Half of the descriptors are for connections: without the others nothing can be served."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limits.connections_max <= soft // 2:
-        return limits
-    LOG.warning(
-        "at most %d connections instead of limits.connections_max = %d: a process may open only %d"
-        " files here",
-        soft // 2,
-        limits.connections_max,
-        soft,
-    )
-    return msgspec.structs.replace(limits, connections_max=soft // 2)
-
-
-def _open_files_bound() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(OPEN_FILES_MIN, min(OPEN_FILES_MAX, soft // 4))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,6 +3,7 @@
     <root>/                                    mode 0700
         info.json                              which format this directory has
         state.messages                         the metadata log
+        state.snapshot                         what its first entries come to
         clean-stop.<shard>                     only while the broker is stopped
         backup/  logs/  runtime/  trash/
         streams/<id>/topics/<id>/partitions/<id>/
@@ -62,6 +63,7 @@ class DataLayout:
         self._partition_dir = partition_dir
         self.streams = os.path.join(self.root, stream_dir)
         self.state_log = os.path.join(self.root, "state.messages")
+        self.state_snapshot = os.path.join(self.root, "state.snapshot")
         self.info_file = os.path.join(self.root, "info.json")
         self.runtime = os.path.join(self.root, "runtime")
         self.logs = os.path.join(self.root, "logs")

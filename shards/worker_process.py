@@ -1,0 +1,94 @@
+"""The process of a worker. Run as `python -m borzoi.shards.worker_process FD`.
+
+Pins itself, sets up its log and its loop, runs the worker, and leaves with the right exit code:
+0 after an order to stop, CANNOT_BOOT when starting again would not help, BROKEN when one of our
+own invariants does not hold. If the supervisor dies, the kernel kills us.
+"""
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Final, NoReturn
+
+import uvloop
+
+from borzoi.shards.cannot_boot import CannotBoot
+from borzoi.shards.config import from_json
+from borzoi.shards.cpus import pin_to_cpu, set_memory_policy
+from borzoi.shards.log_lines import LineHandler, set_up_logging, shard_speaker
+from borzoi.shards.worker import Worker
+from borzoi.shards.worker_spec import BROKEN, CANNOT_BOOT, Event, WorkerSpec, read_spec
+
+LOG: Final = logging.getLogger("borzoi.shards.worker_process")  # not __main__
+
+PR_SET_PDEATHSIG: Final = 1
+
+
+def main() -> None:
+    """The process: set up, run, and leave with the right exit code."""
+    spec = read_spec(int(sys.argv[1]))
+    _die_with_parent(spec.supervisor_pid)
+    # The supervisor gives the order to stop; a terminal's Ctrl-C reaches the whole group.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    warnings = [pin_to_cpu(spec.cpu), set_memory_policy(spec.node)]
+    config = from_json(bytes(spec.config))
+    handler = set_up_logging(
+        config.system.logging,
+        Path(config.system.path),
+        shard_speaker(spec.shard),
+        {"RUST_LOG": spec.rust_log},
+    )
+    for warning in warnings:
+        if warning is not None:
+            LOG.warning("%s", warning)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.get_loop().set_exception_handler(_broken_in_callback)
+        runner.run(_run(spec, handler))
+    # Threads that still wait for a disk must not keep a stopped worker alive.
+    logging.shutdown()
+    os._exit(0)
+
+
+async def _run(spec: WorkerSpec, handler: LineHandler) -> None:
+    loop = asyncio.get_running_loop()
+    worker = Worker(spec, loop, handler, die)
+    try:
+        await worker.run()
+    except CannotBoot as error:
+        LOG.error("cannot start: %s", error)
+        worker.tell(Event("cannot_boot", reason=str(error)))
+        os._exit(CANNOT_BOOT)
+    except Exception as error:
+        die(error)
+
+
+def _broken_in_callback(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    error = context.get("exception")
+    if isinstance(error, OSError):
+        LOG.warning("%s: %s", context.get("message"), error)
+        return
+    die(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))
+
+
+def die(error: BaseException) -> NoReturn:
+    """A broken invariant: end loudly; recovery is what the supervisor's restart is tested for."""
+    LOG.critical("a fault of ours, this worker ends", exc_info=error)
+    logging.shutdown()
+    os._exit(BROKEN)
+
+
+def _die_with_parent(supervisor_pid: int) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Not "is it process 1": in a container that is the supervisor itself.
+    if os.getppid() != supervisor_pid:
+        # It died before the kernel took note.
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
