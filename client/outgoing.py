@@ -15,7 +15,8 @@ from borzoi.protocol.headers import HeaderScalar, encode_user_headers, header_fi
 from borzoi.protocol.identifiers import U32_MAX, U64_MAX
 from borzoi.protocol.message import MESSAGE_PAYLOAD_SIZE_MAX, USER_HEADERS_SIZE_MAX, Message
 from borzoi.protocol.payload import U32
-from borzoi.protocol.send_messages import METADATA_SIZE_MAX, PreparedBatch, prepare_messages
+from borzoi.protocol.send_messages import PreparedBatch, prepare_messages
+from borzoi.protocol.send_target import METADATA_SIZE_MAX
 
 Outgoing: TypeAlias = bytes | str | Message
 

@@ -1,7 +1,7 @@
 """The compiled loops; explained where their plain twins are, in plain_loops.py."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from borzoi.protocol.identifiers import Identifier, Partitioning
 from borzoi.protocol.message import Message
@@ -11,19 +11,23 @@ from borzoi.protocol.plain_loops import RandomIds as RandomIds
 from borzoi.protocol.plain_loops import Scan
 
 LOOPS_VERSION: Final[int]
+T = TypeVar("T")
 
 def use_hash(address: int) -> None: ...
 def read_sent_batch(
     payload: memoryview, metadata_start: int, metadata_end: int
 ) -> tuple[Identifier, Identifier, Partitioning, int, int]: ...
 def check_sent_batch(indexes: memoryview, messages: memoryview, message_count: int) -> None: ...
+def find_send(payload: memoryview, routes: dict[bytes, T]) -> tuple[T, int, int] | None: ...
+def find_poll(
+    payload: memoryview, routes: dict[bytes, T]
+) -> tuple[T, int, int, int, int] | None: ...
 def stamp_batch(
     batch: memoryview,
     message_count: int,
     first_offset: int,
     timestamp: int,
     random_bytes: Callable[[int], bytes],
-    *,
     segment_first_offset: int,
     position: int,
 ) -> bytearray: ...

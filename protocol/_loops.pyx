@@ -29,12 +29,15 @@ from cpython.buffer cimport (
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_GetItemWithError
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.object cimport PyObject
 from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcmp, memcpy
 
 from borzoi.protocol import message as message_limits
+from borzoi.protocol import send_target
 from borzoi.protocol.errors import (
     CannotReadIndexPosition,
     InvalidCommand,
@@ -60,7 +63,7 @@ cdef extern from "Python.h":
         PyBUF_READ
     int PyObject_GenericSetAttr(object, object, object) except -1
 
-LOOPS_VERSION = 2
+LOOPS_VERSION = 3
 
 # A message header, as drawn in message.py.
 cdef enum:
@@ -89,7 +92,13 @@ cdef enum:
     PARTITION_ID = 2
     MESSAGES_KEY = 3
 
+# Requests, as in send_target.py and plain_loops.py.
+cdef enum:
+    POLL_TAIL_SIZE = 14
+
 cdef uint64_t U32_MAX = 0xFFFF_FFFF
+cdef uint64_t METADATA_SIZE_MIN = send_target.METADATA_SIZE_MIN
+cdef uint64_t METADATA_SIZE_MAX = send_target.METADATA_SIZE_MAX
 cdef uint64_t PAYLOAD_SIZE_MAX = message_limits.MESSAGE_PAYLOAD_SIZE_MAX
 cdef uint64_t USER_HEADERS_SIZE_MAX = message_limits.USER_HEADERS_SIZE_MAX
 
@@ -242,6 +251,55 @@ def check_sent_batch(indexes, messages, uint64_t message_count):
         PyBuffer_Release(&index_view)
 
 
+def find_send(payload, dict routes not None):
+    cdef Py_buffer view
+    cdef uint8_t *data
+    cdef uint64_t size, metadata_size, index_start, message_count, batch_start
+    cdef PyObject *route
+    PyObject_GetBuffer(payload, &view, PyBUF_WRITABLE)
+    try:
+        data = <uint8_t *>view.buf
+        size = view.len
+        if size <= METADATA_SIZE_MIN:
+            return None
+        metadata_size = load_u32(data)
+        index_start = metadata_size + 4
+        if metadata_size > METADATA_SIZE_MAX or index_start > size:
+            return None
+        key = PyBytes_FromStringAndSize(<const char *>data, metadata_size)
+        route = PyDict_GetItemWithError(routes, key)
+        if route is NULL:
+            return None
+        message_count = load_u32(data + metadata_size)
+        batch_start = index_start + message_count * ENTRY_SIZE
+        if message_count == 0 or batch_start >= size:
+            return None
+        check(data + index_start, data + batch_start, size - batch_start, message_count)
+        store_u64(data + batch_start, 0)
+        return <object>route, message_count, batch_start
+    finally:
+        PyBuffer_Release(&view)
+
+
+def find_poll(payload, dict routes not None):
+    cdef Py_buffer view
+    cdef const uint8_t *tail
+    cdef PyObject *route
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        if view.len <= POLL_TAIL_SIZE:
+            return None
+        tail = <const uint8_t *>view.buf + view.len - POLL_TAIL_SIZE
+        key = PyBytes_FromStringAndSize(<const char *>view.buf, view.len - POLL_TAIL_SIZE)
+        route = PyDict_GetItemWithError(routes, key)
+        if route is NULL:
+            return None
+        # Strategy, its value, count, auto-commit.
+        return <object>route, tail[0], load_u64(tail + 1), load_u32(tail + 9), tail[13]
+    finally:
+        PyBuffer_Release(&view)
+
+
 cdef int check(
     const uint8_t *entry, const uint8_t *messages, uint64_t size, uint64_t message_count
 ) except -1:
@@ -294,7 +352,6 @@ def stamp_batch(
     uint64_t first_offset,
     uint64_t timestamp,
     random_bytes,
-    *,
     uint64_t segment_first_offset,
     uint64_t position,
 ):

@@ -10,10 +10,12 @@ struct call for all the fields that are needed.
 
 import random
 import struct
+import sys
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from itertools import accumulate
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, repeat
+from typing import Final, NamedTuple, TypeVar
 
 import xxhash
 
@@ -40,11 +42,11 @@ from borzoi.protocol.message import (
     encode_message,
 )
 from borzoi.protocol.payload import U32, U64
-from borzoi.protocol.send_target import read_target
+from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN, read_target
 
 # Raised with every change of what a loop takes, does or returns: a compiled module of another
 # version, left over from an older checkout, is not used.
-LOOPS_VERSION: Final = 2
+LOOPS_VERSION: Final = 3
 
 INDEX_ENTRY: Final = struct.Struct("<IIQ")  # drawn in batch.py
 INDEX_ENTRY_SIZE: Final = INDEX_ENTRY.size
@@ -58,8 +60,16 @@ STORED_FIELDS: Final = struct.Struct("<Q16xQQ8xIIQ")  # checksum, offset, timest
 
 STAMP_AT: Final = 8
 STAMP: Final = struct.Struct("<16sQQ")  # id, offset, timestamp
+ID_AT: Final = 8
 OFFSET_AT: Final = 24
+TIMESTAMP_AT: Final = 32
+LENGTHS_AT: Final = 48
+LENGTHS: Final = struct.Struct("<II")  # user headers, payload
 RESERVED_AT: Final = 56
+
+WORD_SIZE: Final = 8
+NATIVE_WORDS: Final = sys.byteorder == "little"
+EQUAL_MESSAGES_MIN: Final = 8  # fewer are faster one by one
 
 ID_SIZE: Final = 16
 NO_ID: Final = bytes(ID_SIZE)
@@ -69,6 +79,10 @@ UUID_VARIANT: Final = bytes(byte & 0x3F | 0x80 for byte in range(256))
 
 
 SEED_SIZE: Final = 32
+
+POLL_TAIL: Final = struct.Struct("<BQIB")  # strategy, its value, count, auto-commit
+
+T = TypeVar("T")
 
 
 class RandomIds:
@@ -127,6 +141,9 @@ def check_sent_batch(indexes: memoryview, messages: memoryview, message_count: i
     """
     assert len(indexes) == message_count * INDEX_ENTRY_SIZE, "one index entry for each message"
     size = len(messages)
+    equal = EqualMessages.find(messages, message_count)
+    if equal is not None and equal.is_sent_with(indexes):
+        return
     last = message_count - 1
     start = total = header_offset = 0
     read = SENT_FIELDS.unpack_from
@@ -160,13 +177,137 @@ def check_sent_batch(indexes: memoryview, messages: memoryview, message_count: i
         raise InvalidMessagesSize(f"{total} bytes of messages in a batch of {size}")
 
 
+class EqualMessages:
+    """A batch of messages that have the same lengths, seen as columns of 8-byte words.
+
+    Fixed-size records are what many producers send. Slices with a step read and write a field of
+    all messages in one call, without a loop of ours; only the checksums are made one by one:
+    0.4 us a message for check and stamp instead of 1.1. Words have no alignment to mind: the view
+    copies them in and out byte by byte.
+    """
+
+    __slots__ = ("_batch", "_count", "_lengths", "_size", "_step", "_words")
+
+    def __init__(self, batch: memoryview, count: int, lengths: tuple[int, int]) -> None:
+        self._batch = batch
+        self._count = count
+        self._lengths = lengths  # of user headers and payload
+        self._size = batch.nbytes // count
+        self._step = self._size // WORD_SIZE
+        self._words = batch.cast("Q")
+
+    @classmethod
+    def find(cls, batch: memoryview, count: int) -> "EqualMessages | None":
+        """The batch as that, if it is so many sound messages of equal lengths; else None."""
+        if count < EQUAL_MESSAGES_MIN or not NATIVE_WORDS:
+            return None
+        size, rest = divmod(batch.nbytes, count)
+        if rest or size % WORD_SIZE or size < MESSAGE_HEADER_SIZE:
+            return None
+        user_headers_length, payload_length = LENGTHS.unpack_from(batch, LENGTHS_AT)
+        if MESSAGE_HEADER_SIZE + user_headers_length + payload_length != size:
+            return None
+        words = batch.cast("Q")[LENGTHS_AT // WORD_SIZE :: size // WORD_SIZE].tolist()
+        if words.count(words[0]) != count:
+            return None
+        return cls(batch, count, (user_headers_length, payload_length))
+
+    def _column(self, at: int) -> list[int]:
+        return self._words[at // WORD_SIZE :: self._step].tolist()
+
+    def _fill(self, at: int, numbers: Iterable[int]) -> None:
+        self._words[at // WORD_SIZE :: self._step] = memoryview(array("Q", numbers))
+
+    def is_sent_with(self, indexes: memoryview) -> bool:
+        """Whether a request may carry them with this index; False: look closer, one by one."""
+        user_headers_length, payload_length = self._lengths
+        entries = indexes.cast("Q")
+        first = self._size << 32
+        return (
+            payload_length <= MESSAGE_PAYLOAD_SIZE_MAX
+            and user_headers_length <= USER_HEADERS_SIZE_MAX
+            and entries[::2].tolist() == list(range(first, first * self._count + 1, first))
+            and not any(entries[1::2].tolist())
+            and not any(self._column(OFFSET_AT))
+        )
+
+    @property
+    def have_ids(self) -> bool:
+        """Whether every message brought an id (or, seen from here, half of one)."""
+        return all(self._column(ID_AT)) or all(self._column(ID_AT + WORD_SIZE))
+
+    def stamp(
+        self, first_offset: int, timestamp: int, relative_offset: int, position: int
+    ) -> bytearray:
+        """As stamp_batch does."""
+        count, size, batch = self._count, self._size, self._batch
+        self._fill(OFFSET_AT, range(first_offset, first_offset + count))
+        self._fill(TIMESTAMP_AT, repeat(timestamp, count))
+        self._fill(RESERVED_AT, repeat(0, count))
+        digest = xxhash.xxh3_64_intdigest
+        self._fill(
+            0,
+            [
+                digest(batch[start : start + size - CHECKSUM_SIZE])
+                for start in range(CHECKSUM_SIZE, batch.nbytes, size)
+            ],
+        )
+        entries = array("Q", bytes(count * INDEX_ENTRY_SIZE))
+        # Relative offset in the lower half, where the message ends in the upper.
+        first = relative_offset | position + size << 32
+        step = 1 | size << 32
+        entries[::2] = array("Q", range(first, first + step * count, step))
+        entries[1::2] = array("Q", [timestamp]) * count
+        return bytearray(entries)
+
+
+def find_send(payload: memoryview, routes: dict[bytes, T]) -> tuple[T, int, int] | None:
+    """A send to a place that is known: what it is known as, message count, start of the batch.
+
+    None when it is not known, or not cut like a send with an index: then all of it has to be
+    decoded. `routes` is keyed by the first bytes of a request, up to its message count. The
+    batch is checked, and its first checksum cleared: it is not stamped yet.
+    """
+    size = payload.nbytes
+    if size <= METADATA_SIZE_MIN:
+        return None
+    (metadata_size,) = U32.unpack_from(payload)
+    index_start = metadata_size + U32.size
+    if metadata_size > METADATA_SIZE_MAX or index_start > size:
+        return None
+    route = routes.get(bytes(payload[:metadata_size]))
+    if route is None:
+        return None
+    (message_count,) = U32.unpack_from(payload, metadata_size)
+    batch_start = index_start + message_count * INDEX_ENTRY_SIZE
+    if message_count == 0 or batch_start >= size:
+        return None
+    check_sent_batch(payload[index_start:batch_start], payload[batch_start:], message_count)
+    U64.pack_into(payload, batch_start, 0)
+    return route, message_count, batch_start
+
+
+def find_poll(payload: memoryview, routes: dict[bytes, T]) -> tuple[T, int, int, int, int] | None:
+    """A poll of a place that is known: what it is known as, and the fields of POLL_TAIL.
+
+    None when it is not known. `routes` is keyed by the bytes of a request before its tail.
+    """
+    place = payload.nbytes - POLL_TAIL.size
+    if place <= 0:
+        return None
+    route = routes.get(bytes(payload[:place]))
+    if route is None:
+        return None
+    strategy, value, count, auto_commit = POLL_TAIL.unpack_from(payload, place)
+    return route, strategy, value, count, auto_commit
+
+
 def stamp_batch(
     batch: memoryview,
     message_count: int,
     first_offset: int,
     timestamp: int,
     random_bytes: Callable[[int], bytes],
-    *,
     segment_first_offset: int,
     position: int,
 ) -> bytearray:
@@ -177,6 +318,10 @@ def stamp_batch(
     the bytes may lie in memory another process wrote, and its own check is not trusted here.
     """
     size = len(batch)
+    equal = EqualMessages.find(batch, message_count)
+    if equal is not None and equal.have_ids:
+        _check_room(size, message_count, first_offset, segment_first_offset, position)
+        return equal.stamp(first_offset, timestamp, first_offset - segment_first_offset, position)
     found: list[tuple[int, bytes]] = []  # where each message ends, and its id
     note = found.append
     at = nameless_count = 0
@@ -195,11 +340,7 @@ def stamp_batch(
         raise InvalidMessagesSize(f"a message header runs over the end at {size}") from None
     if at != size:
         raise InvalidMessagesSize(f"{at} bytes of messages in a batch of {size}")
-    last_relative_offset = first_offset + message_count - 1 - segment_first_offset
-    assert first_offset >= segment_first_offset, "the batch begins before its segment"
-    assert last_relative_offset <= U32_MAX, "the segment has too many messages"
-    assert position + size <= U32_MAX, "the segment is too large"
-
+    _check_room(size, message_count, first_offset, segment_first_offset, position)
     new_ids = _random_ids(nameless_count, random_bytes)
     new_id_at = start = entry_at = 0
     entries = bytearray(message_count * INDEX_ENTRY_SIZE)
@@ -329,6 +470,16 @@ def decode_batch(view: memoryview, at: int = 0) -> list[Message]:
         messages.append(message)
         at += message.size_bytes
     return messages
+
+
+def _check_room(
+    size: int, message_count: int, first_offset: int, segment_first_offset: int, position: int
+) -> None:
+    """Index entries must be able to tell offset and end of every message."""
+    last_relative_offset = first_offset + message_count - 1 - segment_first_offset
+    assert first_offset >= segment_first_offset, "the batch begins before its segment"
+    assert last_relative_offset <= U32_MAX, "the segment has too many messages"
+    assert position + size <= U32_MAX, "the segment is too large"
 
 
 def _end_of_message(batch: memoryview, at: int) -> int:

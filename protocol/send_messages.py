@@ -18,7 +18,7 @@ batch has statuses of its own.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from borzoi.protocol.batch import (
     INDEX_ENTRY,
@@ -43,10 +43,7 @@ from borzoi.protocol.headers import is_header_block
 from borzoi.protocol.identifiers import Identifier, Partitioning
 from borzoi.protocol.message import Message
 from borzoi.protocol.payload import U32, pack_identifier, pack_partitioning
-from borzoi.protocol.send_target import read_target
-
-METADATA_SIZE_MIN: Final = 12  # two names of one byte, balanced, the count
-METADATA_SIZE_MAX: Final = 775  # two names and a key of 255 bytes each, the count
+from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN, read_target
 
 
 class SendMessages(NamedTuple):

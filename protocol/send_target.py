@@ -29,6 +29,10 @@ from borzoi.protocol.payload import (
     U32,
 )
 
+# Of target and message count together, as the first word of a request tells it.
+METADATA_SIZE_MIN: Final = 12  # two names of one byte, balanced, the count
+METADATA_SIZE_MAX: Final = 775  # two names and a key of 255 bytes each, the count
+
 KIND_AND_LENGTH: Final = struct.Struct("<BB")
 
 

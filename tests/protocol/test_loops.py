@@ -30,6 +30,8 @@ compiled = pytest.importorskip("borzoi.protocol._loops")
 SIZE_MAX = 16 * 1024
 PLAIN_FENCE, COMPILED_FENCE, OTHER_FENCE = Fence(SIZE_MAX), Fence(SIZE_MAX), Fence(SIZE_MAX)
 
+CHANGING = ("find_send", "stamp_batch")
+
 Function = Callable[..., Any]
 
 
@@ -51,7 +53,7 @@ def agree(name: str, content: bytes, *arguments: Any, **named: Any) -> tuple[Any
     expected = outcome(getattr(plain_loops, name), plain_view, *arguments, **named)
     for at_the_start in (True, False):
         view = placed(COMPILED_FENCE, content, at_the_start)
-        given_view = view if name == "stamp_batch" else view.toreadonly()
+        given_view = view if name in CHANGING else view.toreadonly()
         assert outcome(getattr(compiled, name), given_view, *arguments, **named) == expected
         assert bytes(view) == bytes(plain_view)
     return expected
@@ -150,6 +152,43 @@ def test_stamping(
         segment_first_offset=max(0, first_offset - distance),
         position=position,
     )
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(
+    st.data(),
+    st.integers(7, 12),
+    st.sampled_from([0, 1, 8, 16, 100, 104]),
+    st.sampled_from([0, 8]),
+    st.sampled_from([0, 1, 1 << 64]),
+    first_offsets,
+    values.u64,
+    positions,
+)
+def test_messages_of_one_size(
+    data: st.DataObject,
+    count: int,
+    payload_size: int,
+    user_headers_size: int,
+    id_step: int,
+    first_offset: int,
+    timestamp: int,
+    position: int,
+) -> None:
+    """The plain loops treat them as columns; that must make no difference."""
+    batch = [
+        Message(bytes([number]) * payload_size, number * id_step, bytes(user_headers_size))
+        for number in range(data.draw(st.sampled_from([0, 1])), count + 1)
+    ]
+    content = data.draw(damaged(encode_messages(batch), starts_of(batch)))
+    index = data.draw(changed_index(batch))
+    for at_the_start in (True, False):
+        agree("check_sent_batch", index, placed(OTHER_FENCE, content, at_the_start), len(batch))
+    first_offset = min(first_offset, U64_MAX - len(content))
+    distance = data.draw(st.sampled_from([0, 1, 10, U32_MAX - len(batch), U32_MAX]))
+    segment = max(0, first_offset - distance)
+    agree("stamp_batch", content, len(batch), first_offset, timestamp, counting, segment, position)
 
 
 @pytest.mark.slow
@@ -285,6 +324,47 @@ def test_reading_a_request(
         del payload[data.draw(st.integers(0, len(payload))) :]
     end = data.draw(st.sampled_from([metadata_size + 4, 16, 779]) | st.integers(16, 779))
     agree("read_sent_batch", bytes(payload), 4, end)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(st.data(), values.identifiers, values.identifiers, values.partitionings, values.batches)
+def test_finding_a_send(
+    data: st.DataObject, stream: Any, topic: Any, partitioning: Any, batch: list[Message]
+) -> None:
+    payload = bytearray(encode_send_messages(stream, topic, partitioning, batch))
+    (metadata_size,) = struct.unpack_from("<I", payload)
+    batch_start = 4 + metadata_size + 16 * len(batch)
+    routes = {bytes(payload[:metadata_size]): "route"}
+    found = agree("find_send", bytes(payload), routes)
+    assert found == ("returned", ("route", len(batch), batch_start))
+    assert agree("find_send", bytes(payload), {}) == ("returned", None)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, batch_start - 1) | st.integers(0, len(payload) - 1))
+        payload[at] = data.draw(values.u8)
+    if data.draw(st.booleans()):
+        del payload[data.draw(st.integers(0, len(payload))) :]
+    agree("find_send", bytes(payload), routes)
+
+
+def test_a_send_or_poll_cut_at_every_byte_is_found_or_not() -> None:
+    payload = encode_send_messages("stream", 7, PartitionId(3), [Message(b"a"), Message(b"bc")])
+    sends = {bytes(payload[:size]): size for size in range(len(payload))}
+    for size in range(len(payload) + 1):
+        agree("find_send", payload[:size], sends)
+    # Every length that the first word can claim.
+    for claimed in (*range(len(payload) + 8), 774, 775, 776, U32_MAX - 4, U32_MAX):
+        lying = struct.pack("<I", claimed) + payload[4:]
+        agree("find_send", lying, {lying[:claimed]: "route"})
+    tail = plain_loops.POLL_TAIL.pack(2, U64_MAX, U32_MAX, 1)
+    poll = b"consumer, stream, topic, partition" + tail
+    polls = {poll[:size]: size for size in range(len(poll))}
+    for size in range(len(poll) + 1):
+        agree("find_poll", poll[:size], polls)
+    assert agree("find_poll", poll, polls) == (
+        "returned",
+        (len(poll) - len(tail), 2, U64_MAX, U32_MAX, 1),
+    )
 
 
 def test_a_request_cut_at_every_byte_and_with_every_end_of_the_metadata() -> None:

@@ -40,14 +40,13 @@ from borzoi.protocol.message import (
 )
 from borzoi.protocol.payload import U32, pack_identifiers, pack_partitioning
 from borzoi.protocol.send_messages import (
-    METADATA_SIZE_MAX,
-    METADATA_SIZE_MIN,
     decode_send_messages,
     encode_prepared_messages,
     encode_send_messages,
     prepare_batch,
     prepare_messages,
 )
+from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN
 from tests.protocol import values
 
 HEADERS = bytes.fromhex("02 01000000 6b 0b 04000000 07000000")
