@@ -51,20 +51,18 @@ class ReceiveBlocks:
             raise ValueError("the memory pool has no room for the reserve of the receive blocks")
         self._pool = pool
         self._block_size = block_size
-        self._window_size = window_size
+        self._full_window_size = window_size
         self._on_refilled = on_refilled
         self._reserve = reserve
         self._block: Buffer | None = None
         self._cursor = 0
+        # True while the pool cannot provide a block: pause reading after what just came.
+        self.low = True
         self._window = reserve.view
+        self.window_size = RESERVE_WINDOW
         self._waiter: Waiter | None = None
         self.private_bytes = 0
         self._next_block()
-
-    @property
-    def low(self) -> bool:
-        """True while the pool cannot provide a block: pause reading after what just came."""
-        return self._block is None
 
     def window(self) -> memoryview:
         """Where the next read of any connection goes. Never empty, never raises."""
@@ -76,7 +74,7 @@ class ReceiveBlocks:
         The buffer is held once for the caller, who releases it after cutting it up; frames that
         are kept longer hold it themselves.
         """
-        assert 0 < nbytes <= len(self._window), f"{nbytes} bytes read into {len(self._window)}"
+        assert 0 < nbytes <= self.window_size, f"{nbytes} bytes read into {self.window_size}"
         block = self._block
         if block is None:
             # The block first: a small copy must not take the room that a block would fit in.
@@ -85,15 +83,16 @@ class ReceiveBlocks:
             if self._block is not None:
                 self._tell_refilled()
             return copied, 0
-        block.hold()
         start = self._cursor
         self._cursor = end = start + nbytes
-        if self._block_size - end < self._window_size:
+        if self._block_size - end < self._full_window_size:
+            # Our hold goes to the caller.
             self._block = None
-            block.release()
             self._next_block()
         else:
-            self._window = block.view[end : end + self._window_size]
+            # As Buffer.hold does; it runs for every read.
+            block.holds += 1
+            self._window = block.view[end : end + self._full_window_size]
         return block, start
 
     def close(self) -> None:
@@ -114,12 +113,15 @@ class ReceiveBlocks:
     def _next_block(self) -> None:
         """Prepare the next window: in a new block if there is one, else in the reserve."""
         block = self._pool.take(self._block_size)
+        self.low = block is None
         if block is not None:
             self._block = block
             self._cursor = 0
-            self._window = block.view[: self._window_size]
+            self._window = block.view[: self._full_window_size]
+            self.window_size = self._full_window_size
             return
         self._window = self._reserve.view
+        self.window_size = RESERVE_WINDOW
         if self._waiter is None:
             self._waiter = self._pool.when_available(self._refill, self._block_size)
 

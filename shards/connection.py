@@ -29,7 +29,7 @@ from borzoi.protocol.frame import CODE_SIZE, LENGTH_SIZE, REQUEST_HEADER, encode
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool, Waiter
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
-from borzoi.shards.pieces import PIECE_SIZE, WHOLE_SIZE_MAX, pieces_of, size_of
+from borzoi.shards.pieces import PIECE_SIZE, WHOLE_SIZE_MAX, pieces_of
 
 # One turn of the loop carries out at most so many requests of a connection, and reads at most one
 # full window. A ping takes 10 us: without this bound a flood of them kept others waiting 400 ms.
@@ -57,7 +57,7 @@ class SessionOfConnection(Protocol):
         """Whether larger frames are welcome."""
 
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
-        """Carry out one request; it ends with `Connection.finish` or `Connection.abandon`.
+        """Carry out one request; it ends with `answer`, `finish` or `abandon` of `Connection`.
 
         `payload` begins at `start` of `buffer`, or lies in private memory if that is None.
         """
@@ -157,22 +157,28 @@ class Connection(asyncio.BufferedProtocol):
                 self._begin(filling, filling.view, 0, filling.length)
                 self._go_on()
             return
-        window_was_filled = nbytes == len(self._receive.window())
-        block, start = self._receive.received(nbytes)
+        receive = self._receive
+        window_was_filled = nbytes == receive.window_size
+        block, start = receive.received(nbytes)
         if (
             REQUEST_HEADER.size <= nbytes <= self._admitted_size
-            and REQUEST_HEADER.unpack_from(block.view, start)[0] == nbytes - LENGTH_SIZE
             and not (self._busy or self._kept or self._drain_left)
             and self._write_paused_since is None
             and block.position is not None
-            and self._is_open()
         ):
-            # Exactly one frame with nothing in its way: what nearly every request is. Written
-            # out here, because it runs for each of them. Our hold becomes the request's.
-            self._begin(block, block.view, start, nbytes)
-            if self._receive.low:
-                self._pause_until_pool_has_room(BLOCK_SIZE)
-            return
+            length, code = REQUEST_HEADER.unpack_from(block.view, start)
+            if length == nbytes - LENGTH_SIZE:
+                # Exactly one frame with nothing in its way: what nearly every request is. Written
+                # out here, because it runs for each of them. Our hold becomes the request's.
+                self._frame_since = None
+                self._busy = True
+                self._request_buffer = block
+                assert self._session is not None
+                begin = start + REQUEST_HEADER.size
+                self._session.begin(code, block.view[begin : start + nbytes], block, begin)
+                if receive.low:
+                    self._pause_until_pool_has_room(BLOCK_SIZE)
+                return
         if self._kept:
             joined = self._kept + block.view[start : start + nbytes]
             self._kept = b""
@@ -224,28 +230,34 @@ class Connection(asyncio.BufferedProtocol):
 
     # What the session calls.
 
-    def finish(self, parts: Sequence[bytes | memoryview], *, close: bool = False) -> None:
-        """Answer the request in work and turn to the next."""
+    def answer(self, frame: bytes, *, close: bool = False) -> None:
+        """Answer the request in work with one small frame and turn to the next."""
+        self._release_request()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(frame)
+        if close:
+            transport.close()
+        elif (self._kept or self._reading_paused or self._eof) and not self._taking:
+            self._go_on()
+
+    def finish(self, parts: Sequence[bytes | memoryview], size: int) -> None:
+        """Answer the request in work with slices of files, `size` bytes, and turn to the next."""
         transport = self._transport
         if transport is None or transport.is_closing():
             self._release_request()
             return
-        if len(parts) == 1:
-            self._release_request()
-            transport.write(parts[0])
-        elif size_of(parts) <= WHOLE_SIZE_MAX:
-            self._release_request()
-            transport.writelines(parts)
-        else:
+        if size > WHOLE_SIZE_MAX:
             # The request stays in work until its last piece is with the transport.
             self._pieces = pieces_of(parts)
             # The next piece is at hand while the kernel still works on the last.
             transport.set_write_buffer_limits(high=2 * PIECE_SIZE, low=PIECE_SIZE)
             self._send_piece()
             return
-        if close:
-            transport.close()
-        elif (self._kept or self._reading_paused or self._eof) and not self._taking:
+        self._release_request()
+        transport.writelines(parts)
+        if (self._kept or self._reading_paused or self._eof) and not self._taking:
             self._go_on()
 
     def abandon(self) -> None:
@@ -468,9 +480,10 @@ class Connection(asyncio.BufferedProtocol):
     def _release_request(self) -> None:
         assert self._busy, "a request ends once"
         self._busy = False
-        if self._request_buffer is not None:
-            self._request_buffer.release()
+        buffer = self._request_buffer
+        if buffer is not None:
             self._request_buffer = None
+            buffer.release()
 
     def _answer(self, frame: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

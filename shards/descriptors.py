@@ -83,7 +83,8 @@ def pack_request(request: Request) -> Words:
 def unpack_request(words: tuple[int, ...]) -> Request:
     """The request that eight words mean."""
     head = words[0]
-    return Request(head & 0xFF, head >> 8 & 0xFFFFFF, head >> 32, *words[1:])
+    # As Request._make does; it runs for every batch that a peer lends.
+    return tuple.__new__(Request, (head & 0xFF, head >> 8 & 0xFFFFFF, head >> 32, *words[1:]))
 
 
 def pack_reply(status: int, generation: int, request_id: int, results: tuple[int, ...]) -> Words:

@@ -43,6 +43,11 @@ class GroupCommit:
         self._journal_messages_max = journal_messages_max
         self._journal_size_max = journal_size_max
         self._touched: dict[OwnedPartition, None] = {}
+        self._commit_appends = {
+            Durability.BUFFERED: self._commit_journal,
+            Durability.WRITTEN: self._commit_written,
+            Durability.FSYNC: self._commit_synced,
+        }[durability]
 
     def touch(self, partition: OwnedPartition) -> None:
         """Commit this partition at the end of the turn."""
@@ -78,14 +83,14 @@ class GroupCommit:
         touched, self._touched = self._touched, {}
         for partition in touched:
             if partition.alive:
-                self._commit_offsets(partition)
-                self._commit_appends(partition)
+                if partition.offset_commits:
+                    self._commit_offsets(partition)
+                # An answer above may have ended the partition.
+                if partition.appends:
+                    self._commit_appends(partition)
 
     def _commit_offsets(self, partition: OwnedPartition) -> None:
-        commits = partition.offset_commits
-        if not commits:
-            return
-        partition.offset_commits = []
+        commits, partition.offset_commits = partition.offset_commits, []
         status = 0
         try:
             partition.offsets.write()
@@ -94,16 +99,6 @@ class GroupCommit:
             status = error.status
         for ended in commits:
             ended(status)
-
-    def _commit_appends(self, partition: OwnedPartition) -> None:
-        if self._durability is Durability.BUFFERED:
-            self._commit_journal(partition)
-        elif self._durability is Durability.FSYNC:
-            # A sync that runs takes the batches staged meanwhile along when it ends.
-            if not partition.syncing and partition.appends:
-                self._commit_synced(partition)
-        elif partition.appends:
-            self._commit_written(partition)
 
     def _commit_written(self, partition: OwnedPartition) -> None:
         appends, partition.appends = partition.appends, []
@@ -116,6 +111,9 @@ class GroupCommit:
             ended(status)
 
     def _commit_synced(self, partition: OwnedPartition) -> None:
+        if partition.syncing:
+            # The sync that runs takes the batches staged meanwhile along when it ends.
+            return
         appends, partition.appends = partition.appends, []
         try:
             partition.log.write()

@@ -43,6 +43,7 @@ class MetadataService:
         self._board = board
         self._on_effects = on_effects
         self._version = -1
+        self._published_version = board.version_word(METADATA_SLOT)
         self.proposer: Proposer | None = None
 
     @property
@@ -57,13 +58,13 @@ class MetadataService:
 
     def refresh(self) -> State:
         """The state with everything that was committed before this call."""
-        if self._board.version(METADATA_SLOT) != self._version:
+        if self._published_version[0] != self._version:
             self._catch_up()
         return self._copy.state
 
     def refresh_version(self) -> int:
         """Refresh, and tell a number that changes with every change of the state."""
-        if self._board.version(METADATA_SLOT) != self._version:
+        if self._published_version[0] != self._version:
             self._catch_up()
         return self._version
 
@@ -89,7 +90,7 @@ class MetadataService:
 
     def _catch_up(self) -> None:
         # The version first: what is published meanwhile is seen by the next refresh.
-        version = self._board.version(METADATA_SLOT)
+        version = self._published_version[0]
         index, end_position, *_ = self._board.read(METADATA_SLOT)
         if index != self._copy.applied_index:
             for effects in self._copy.catch_up(index, end_position):

@@ -162,8 +162,21 @@ class Owners:
 
             await asked(start)
 
+    def serve_append(self, request: Request, lent: memoryview, done: Done) -> None:
+        """Append the batch that a peer lends."""
+        self._metadata.refresh()
+        target = self._partitions.known_target(request.namespace, request.birth)
+        if target is None:
+            try:
+                target = self._wanted(request)
+            except BrokerError as error:
+                done(error.status, 0, 0, 0)
+                return
+        resubmitted = request.option & RESUBMITTED != 0
+        self._partitions.append(target, lent, request.first, resubmitted, done)
+
     def serve(self, request: Request, lent: memoryview, done: Done) -> None:
-        """Carry out what a peer asks of a partition of ours."""
+        """Carry out what else a peer asks of a partition of ours."""
         if request.kind == RequestKind.FLUSH_JOURNALS:
             self._partitions.flush_journals()
             done(0, 0, 0, 0)
@@ -175,9 +188,6 @@ class Owners:
             return
         partitions = self._partitions
         match request.kind:
-            case RequestKind.APPEND:
-                resubmitted = bool(request.option & RESUBMITTED)
-                partitions.append(target, lent, request.first, resubmitted, done)
             case RequestKind.RESOLVE_POLL:
                 partitions.resolve_poll(target, poll_of(request), done)
             case RequestKind.STORE_OFFSET:

@@ -104,6 +104,13 @@ class Partitions:
             )
         return partition
 
+    def known_target(self, namespace: int, birth: int) -> Target | None:
+        """The partition of that birth if it is open here; None: look it up in the metadata."""
+        partition = self._owned.get(namespace)
+        if partition is None or partition.target.birth != birth:
+            return None
+        return partition.target
+
     def append(
         self, target: Target, batch: memoryview, message_count: int, resubmitted: bool, done: Done
     ) -> None:

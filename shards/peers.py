@@ -53,9 +53,9 @@ class DeathRule(Enum):
 
 @dataclass(slots=True)
 class InFlight:
-    """A request that waits for its reply."""
+    """A request that waits for its reply; its words, to push it again."""
 
-    request: Request
+    words: Words
     done: Done
     buffer: Buffer | None
     rule: DeathRule
@@ -78,7 +78,7 @@ class Peer:
     arena: PeerArena
     wake: Wake
     in_flight: dict[int, InFlight] = field(default_factory=dict)
-    waiting: deque[tuple[int, InFlight]] = field(default_factory=deque)
+    waiting: deque[InFlight] = field(default_factory=deque)
     away_since: float | None = None
 
     def is_away(self) -> bool:
@@ -158,11 +158,11 @@ class Peers:
         peer = Peer(shard, generation, control, link, arena, old.wake)
         peer.away_since = self._loop.time()
         self._peers[shard] = peer
-        for request_id, entry in list(old.in_flight.items()) + list(old.waiting):
+        for entry in [*old.in_flight.values(), *old.waiting]:
             if entry.abandoned:
                 self._give_back(entry)
             elif entry.rule is DeathRule.RESUBMIT:
-                self._resubmit(peer, request_id, entry)
+                self._resubmit(peer, entry)
             else:
                 self._give_back(entry)
                 entry.done(_status_after_death(entry.rule), 0, 0, 0)
@@ -193,13 +193,14 @@ class Peers:
             return
         request_id = self._next_id
         self._next_id += 1
-        request = Request(
-            kind, option, self._generation, request_id, namespace, birth,
+        # As pack_request would, without the value in between: batches come this way.
+        words = (
+            kind | option << 8 | self._generation << 32, request_id, namespace, birth,
             position, length, first, second,
         )  # fmt: skip
         if buffer is not None:
             buffer.hold()
-        self._send(peer, request_id, InFlight(request, done, buffer, rule, now))
+        self._send(peer, InFlight(words, done, buffer, rule, now))
 
     def push_done(self, shard: int) -> None:
         """Something was pushed for the peer: wake it once at the end of this turn."""
@@ -207,24 +208,24 @@ class Peers:
             self._loop.call_soon(self._notify_pushed)
         self._pushed.add(shard)
 
-    def _send(self, peer: Peer, request_id: int, entry: InFlight) -> None:
+    def _send(self, peer: Peer, entry: InFlight) -> None:
         # As many requests in flight as the reply ring has slots: a reply never waits.
         if (
             peer.waiting
             or len(peer.in_flight) >= RING_SLOTS
-            or not peer.link.requests_out.push(*pack_request(entry.request))
+            or not peer.link.requests_out.push(*entry.words)
         ):
-            peer.waiting.append((request_id, entry))
+            peer.waiting.append(entry)
             return
-        peer.in_flight[request_id] = entry
+        peer.in_flight[entry.words[1]] = entry
         self.push_done(peer.shard)
 
-    def _resubmit(self, peer: Peer, request_id: int, entry: InFlight) -> None:
-        request = entry.request
+    def _resubmit(self, peer: Peer, entry: InFlight) -> None:
+        request = unpack_request(entry.words)
         if request.kind == RequestKind.APPEND:
-            entry.request = request._replace(option=request.option | RESUBMITTED)
+            entry.words = pack_request(request._replace(option=request.option | RESUBMITTED))
         entry.since = self._loop.time()
-        self._send(peer, request_id, entry)
+        self._send(peer, entry)
 
     def _notify_pushed(self) -> None:
         pushed, self._pushed = self._pushed, set()
@@ -241,12 +242,16 @@ class Peers:
         more = False
         for peer in list(self._peers.values()):
             link = peer.link
-            for words in link.replies_in.drain(DRAIN_MAX):
+            replies = link.replies_in.drain(DRAIN_MAX)
+            for words in replies:
                 self._take_reply(peer, words)
-            for words in link.requests_in.drain(DRAIN_MAX):
+            requests = link.requests_in.drain(DRAIN_MAX)
+            for words in requests:
                 self._take_request(peer, unpack_request(words))
-            more = more or link.replies_in.has_more or link.requests_in.has_more
-            self._send_waiting(peer)
+            # Fewer: that was all. Whoever pushes more rings the bell again.
+            more = more or len(replies) == DRAIN_MAX or len(requests) == DRAIN_MAX
+            if peer.waiting:
+                self._send_waiting(peer)
         if more and not self._drain_scheduled:
             self._drain_scheduled = True
             self._loop.call_soon(self._drain)
@@ -279,11 +284,11 @@ class Peers:
     def _send_waiting(self, peer: Peer) -> None:
         waiting = peer.waiting
         while waiting and len(peer.in_flight) < RING_SLOTS:
-            request_id, entry = waiting[0]
-            if not peer.link.requests_out.push(*pack_request(entry.request)):
+            entry = waiting[0]
+            if not peer.link.requests_out.push(*entry.words):
                 return
             waiting.popleft()
-            peer.in_flight[request_id] = entry
+            peer.in_flight[entry.words[1]] = entry
             self.push_done(peer.shard)
 
     def _watch_away(self) -> None:
@@ -298,8 +303,8 @@ class Peers:
             if not peer.is_away():
                 continue
             self._watch_away()
-            while peer.waiting and now - peer.waiting[0][1].since > self._request_timeout_s:
-                _, entry = peer.waiting.popleft()
+            while peer.waiting and now - peer.waiting[0].since > self._request_timeout_s:
+                entry = peer.waiting.popleft()
                 self._give_back(entry)
                 entry.done(_status_after_death(entry.rule), 0, 0, 0)
             for entry in list(peer.in_flight.values()):

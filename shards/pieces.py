@@ -10,11 +10,6 @@ WHOLE_SIZE_MAX: Final = 2 * PIECE_SIZE
 """Up to here an answer is not worth cutting: 1,000 messages of 1 KB are a little over a piece."""
 
 
-def size_of(parts: Sequence[bytes | memoryview]) -> int:
-    """Bytes of an answer."""
-    return sum(map(len, parts))
-
-
 def pieces_of(parts: Sequence[bytes | memoryview]) -> Iterator[list[bytes | memoryview]]:
     """The answer in pieces of PIECE_SIZE (the last may be smaller). Copies nothing."""
     piece: list[bytes | memoryview] = []

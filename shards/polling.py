@@ -6,8 +6,9 @@ by those bytes while the metadata does not change; the last 14 bytes say where t
 """
 
 import struct
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from borzoi.protocol.batch import POLL_TAIL, find_poll
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.errors import FeatureUnavailable, InvalidCommand, PartitionNotFound
@@ -23,9 +24,9 @@ from borzoi.shards.target import Target
 from borzoi.storage.reader import Slices
 
 ROUTES_MAX: Final = 64
-TAIL: Final = struct.Struct("<BQIB")  # strategy, its value, count, auto-commit
 # Status, length of the payload, partition, current offset, message count.
 ANSWER: Final = struct.Struct(RESPONSE_HEADER.format + POLLED_HEADER.format.lstrip("<"))
+OFFSET: Final = int(StrategyKind.OFFSET)
 STRATEGIES: Final = frozenset(int(kind) for kind in StrategyKind)
 
 
@@ -39,11 +40,8 @@ class PollRoute(NamedTuple):
     consumer: int
 
 
-class InWork(NamedTuple):
-    """The poll that waits for its answer."""
-
-    route: PollRoute
-    poll: Poll
+InWork: TypeAlias = tuple[PollRoute, Poll]
+"""The poll that waits for its answer."""
 
 
 class Poller(Protocol):
@@ -52,8 +50,8 @@ class Poller(Protocol):
     user_id: int | None
     generation: Generation
 
-    def finish_poll(self, parts: list[bytes | memoryview]) -> None:
-        """Answer with messages, or with none."""
+    def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:
+        """Answer with messages, or with none: `size` bytes."""
 
     def fail_with(self, status: int) -> None:
         """Answer with an error, or close without an answer if the outcome is unknown."""
@@ -80,11 +78,19 @@ class Polling:
         if version != self._version or user != self._user:
             self._routes.clear()
             self._version, self._user = version, user
-        if payload.nbytes > TAIL.size and self._poller.generation is CLASSIC:
-            place = payload.nbytes - TAIL.size
-            route = self._routes.get(bytes(payload[:place]))
-            if route is not None:
-                strategy, value, count, auto_commit = TAIL.unpack_from(payload, place)
+        if self._poller.generation is CLASSIC:
+            found = find_poll(payload, self._routes)
+            if found is not None:
+                route, strategy, value, count, auto_commit = found
+                if strategy == OFFSET and not auto_commit:
+                    # What a consumer that reads on asks for, again and again.
+                    following = self._services.polls.read_on(route.target, value, count)
+                    if following is not None:
+                        current, found_count, view = following
+                        size = POLLED_HEADER.size + view.nbytes
+                        head = ANSWER.pack(0, size, route.partition_id, current, found_count)
+                        self._poller.finish_poll([head, view], RESPONSE_HEADER.size + size)
+                        return
                 if strategy not in STRATEGIES:
                     raise InvalidCommand(f"there is no polling strategy {strategy}")
                 consumer_kind, consumer = route.consumer_kind, route.consumer
@@ -118,7 +124,7 @@ class Polling:
         if len(encode_command(command)) == payload.nbytes:
             if len(self._routes) >= ROUTES_MAX:
                 self._routes.clear()
-            self._routes[bytes(payload[: -TAIL.size])] = route
+            self._routes[bytes(payload[: -POLL_TAIL.size])] = route
         strategy = command.strategy
         poll = Poll(
             strategy.kind,
@@ -131,7 +137,7 @@ class Polling:
         self._poll(route, poll)
 
     def _poll(self, route: PollRoute, poll: Poll) -> None:
-        self._in_work = InWork(route, poll)
+        self._in_work = route, poll
         self._retried = False
         self._services.polls.poll(route.target, poll, self._polled)
 
@@ -141,23 +147,24 @@ class Polling:
         if status == PartitionNotFound.status and not self._retried and self._retry(work):
             return
         self._in_work = None
+        partition_id = work[0].partition_id
         if status:
             self._poller.fail_with(status)
         elif slices is None:
-            head = ANSWER.pack(0, POLLED_HEADER.size, work.route.partition_id, current, 0)
-            self._poller.finish_poll([head])
+            head = ANSWER.pack(0, POLLED_HEADER.size, partition_id, current, 0)
+            self._poller.finish_poll([head], ANSWER.size)
         else:
             size = POLLED_HEADER.size + slices.size
-            head = ANSWER.pack(0, size, work.route.partition_id, current, slices.message_count)
-            self._poller.finish_poll([head, *slices.views])
+            head = ANSWER.pack(0, size, partition_id, current, slices.message_count)
+            self._poller.finish_poll([head, *slices.views], RESPONSE_HEADER.size + size)
 
     def _retry(self, work: InWork) -> bool:
         """Once more, in the life that has begun there meanwhile; False if none has."""
-        route = work.route
+        route, poll = work
         user = self._poller.user_id
         moved = new_life(self._services.metadata, user, route.target, route.named)
         if moved is None:
             return False
-        self._poll(route._replace(target=moved), work.poll)
+        self._poll(route._replace(target=moved), poll)
         self._retried = True
         return True

@@ -23,7 +23,6 @@ Polled = Callable[[int, int, Slices | None], None]
 """Told the status, the partition's current offset, and what is to be sent (None = nothing)."""
 
 DECIDED_BY_OWNER: Final = frozenset({int(StrategyKind.NEXT)})
-OFFSET: Final = int(StrategyKind.OFFSET)
 
 
 class Polls:
@@ -43,6 +42,26 @@ class Polls:
         self._always_ask = durability is Durability.BUFFERED
         self._response_size_max = response_size_max
 
+    def read_on(
+        self, target: Target, offset: int, count: int
+    ) -> tuple[int, int, memoryview] | None:
+        """What a poll by offset returns if it goes on where the partition was read last.
+
+        Current offset, message count and bytes; None if it is anything else, for `poll` to
+        find out.
+        """
+        if self._always_ask:
+            return None
+        published = self._readers.published(target.slot)
+        if published.birth != target.birth:
+            return None
+        found = self._readers.reader(target).read_on(
+            published, offset, count, self._response_size_max
+        )
+        if found is None:
+            return None
+        return published.next_offset - 1, *found
+
     def poll(self, target: Target, poll: Poll, polled: Polled) -> None:
         """Find what a poll returns; `polled` is called once, at once or later."""
         published = self._readers.published(target.slot)
@@ -56,13 +75,6 @@ class Polls:
             self._ask_owner(target, poll, polled)
             return
         reader = self._readers.reader(target)
-        count = poll.count_max
-        if poll.strategy == OFFSET and count and poll.value < published.next_offset:
-            # What a consumer that reads on asks for, again and again.
-            slices = reader.read_hot(published, poll.value, count, self._response_size_max)
-            if slices is not None:
-                polled(0, published.next_offset - 1, slices)
-                return
         try:
             start = poll_start(
                 poll,
@@ -81,7 +93,9 @@ class Polls:
         def read(slices: Slices | None, error: BrokerError | None) -> None:
             polled(0 if error is None else error.status, current, slices)
 
-        self._warm_reads.read(reader, published, start, count, self._response_size_max, read)
+        self._warm_reads.read(
+            reader, published, start, poll.count_max, self._response_size_max, read
+        )
 
     def _ask_owner(self, target: Target, poll: Poll, polled: Polled) -> None:
         def resolved(status: int, start: int = 0, found: int = 0, current: int = 0) -> None:

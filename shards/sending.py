@@ -7,16 +7,15 @@ and the same user is logged in. A send that is remembered costs a look-up and th
 batch.
 """
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from borzoi.protocol.batch import INDEX_ENTRY_SIZE, check_sent_batch, clear_first_checksum
+from borzoi.protocol.batch import clear_first_checksum, find_send
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import PartitionNotFound, ShardCommunicationError
-from borzoi.protocol.frame import OK
 from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.protocol.identifiers import Balanced, PartitionId
 from borzoi.protocol.payload import U32
-from borzoi.protocol.send_messages import METADATA_SIZE_MAX, METADATA_SIZE_MIN, SendMessages
+from borzoi.protocol.send_messages import SendMessages
 from borzoi.router.buffer import Buffer
 from borzoi.shards.named import Named, new_life
 from borzoi.shards.services import Services
@@ -24,8 +23,6 @@ from borzoi.shards.target import Target
 
 ROUTES_MAX: Final = 64
 """Places one session is remembered to send to; one more and all are looked up anew."""
-
-OK_PARTS: Final = (OK,)
 
 
 class Route(NamedTuple):
@@ -37,15 +34,10 @@ class Route(NamedTuple):
     may_move: bool  # to the owner: only if the client named the partition itself
 
 
-class InWork(NamedTuple):
-    """The send that waits for its answer."""
-
-    message_count: int
-    route: Route
-    batch: memoryview
-    buffer: Buffer
-    position: int
-    taken: Buffer | None  # ours to give back: a batch that had to be rebuilt
+InWork: TypeAlias = tuple[int, Route, memoryview, Buffer, int, Buffer | None]
+"""The send that waits for its answer: message count, route, batch, the buffer it lies in, its
+position in the arena, and a buffer that is ours to give back (of a batch that was rebuilt). A
+bare tuple, because one is made for every request."""
 
 
 class Sender(Protocol):
@@ -83,23 +75,15 @@ class Sending:
         if version != self._version or user != self._user:
             self._routes.clear()
             self._version, self._user = version, user
-        size = payload.nbytes
-        if size > METADATA_SIZE_MIN and self._sender.generation is CLASSIC:
-            (metadata_size,) = U32.unpack_from(payload)
-            if metadata_size <= METADATA_SIZE_MAX and metadata_size + U32.size < size:
-                route = self._routes.get(bytes(payload[:metadata_size]))
-                if route is not None:
-                    (count,) = U32.unpack_from(payload, metadata_size)
-                    index_start = metadata_size + U32.size
-                    batch_start = index_start + count * INDEX_ENTRY_SIZE
-                    if count and batch_start < size:
-                        batch = payload[batch_start:]
-                        check_sent_batch(payload[index_start:batch_start], batch, count)
-                        assert buffer is not None
-                        assert buffer.position is not None
-                        position = buffer.position + start + batch_start
-                        self._append(InWork(count, route, batch, buffer, position, None))
-                        return
+        if self._sender.generation is CLASSIC:
+            found = find_send(payload, self._routes)
+            if found is not None:
+                route, count, batch_start = found
+                assert buffer is not None
+                assert buffer.position is not None
+                position = buffer.position + start + batch_start
+                self._append((count, route, payload[batch_start:], buffer, position, None))
+                return
         self._begin_unknown(payload, buffer, start)
 
     def _begin_unknown(self, payload: memoryview, buffer: Buffer | None, start: int) -> None:
@@ -121,16 +105,16 @@ class Sending:
             if taken is None or taken.position is None:
                 raise ShardCommunicationError("no buffer is free to hand the batch on")
             taken.view[:] = command.batch
-            self._append(
-                InWork(command.message_count, route, taken.view, taken, taken.position, taken)
-            )
+            clear_first_checksum(taken.view)
+            self._append((command.message_count, route, taken.view, taken, taken.position, taken))
             return
         if not isinstance(command.partitioning, Balanced):
             self._remember(payload, route)
         assert buffer is not None
         assert buffer.position is not None
         position = buffer.position + start + command.batch_start
-        self._append(InWork(command.message_count, route, command.batch, buffer, position, None))
+        clear_first_checksum(command.batch)
+        self._append((command.message_count, route, command.batch, buffer, position, None))
 
     def _remember(self, payload: memoryview, route: Route) -> None:
         if len(self._routes) >= ROUTES_MAX:
@@ -141,15 +125,9 @@ class Sending:
     def _append(self, work: InWork) -> None:
         self._in_work = work
         self._retried = False
-        clear_first_checksum(work.batch)
+        count, route, batch, buffer, position, _ = work
         self._services.owners.append(
-            work.route.target,
-            work.route.owner,
-            work.batch,
-            work.message_count,
-            work.buffer,
-            work.position,
-            self._appended,
+            route.target, route.owner, batch, count, buffer, position, self._appended
         )
 
     def _appended(self, status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
@@ -158,19 +136,23 @@ class Sending:
         if status == PartitionNotFound.status and not self._retried and self._retry(work):
             return
         self._in_work = None
-        if work.taken is not None:
-            work.taken.release()
+        _, route, _, _, _, taken = work
+        if taken is not None:
+            taken.release()
         if status == 0:
-            self._sender.finish_send(work.route)
+            self._sender.finish_send(route)
         else:
             self._sender.fail_with(status)
 
     def _retry(self, work: InWork) -> bool:
         """Once more, to the life that has begun there meanwhile; False if none has."""
+        count, route, batch, buffer, position, taken = work
         user = self._sender.user_id
-        moved = new_life(self._services.metadata, user, work.route.target, work.route.named)
+        moved = new_life(self._services.metadata, user, route.target, route.named)
         if moved is None:
             return False
-        self._append(work._replace(route=work.route._replace(target=moved)))
+        clear_first_checksum(batch)
+        route = route._replace(target=moved)
+        self._append((count, route, batch, buffer, position, taken))
         self._retried = True
         return True

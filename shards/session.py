@@ -36,7 +36,7 @@ from borzoi.shards.asking import Abandoned
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.peers import ABANDONED
 from borzoi.shards.polling import Polling
-from borzoi.shards.sending import OK_PARTS, Route, Sending
+from borzoi.shards.sending import Route, Sending
 from borzoi.shards.services import Services
 from borzoi.shards.worker_spec import SessionState
 
@@ -52,8 +52,11 @@ CLOSING: Final = (StaleClient, ClientNotFound)
 class Link(Protocol):
     """How a session answers."""
 
-    def finish(self, parts: Sequence[bytes | memoryview], *, close: bool = False) -> None:
-        """Answer the request in work."""
+    def answer(self, frame: bytes, *, close: bool = False) -> None:
+        """Answer the request in work with one small frame."""
+
+    def finish(self, parts: Sequence[bytes | memoryview], size: int) -> None:
+        """Answer the request in work with these parts, `size` bytes back to back."""
 
     def abandon(self) -> None:
         """End the connection without an answer: the outcome is unknown."""
@@ -156,22 +159,22 @@ class Session:
 
     def _reply(self, code: int, value: Any) -> None:
         payload = self.generation.replies[code](value)
-        self._link.finish([encode_response(0, payload) if payload else OK])
+        self._link.answer(encode_response(0, payload) if payload else OK)
 
     # What sends and polls call when they end.
 
     def finish_send(self, route: Route) -> None:
         """The batch is appended: answer, and go where its partition lives."""
-        self._link.finish(OK_PARTS)
+        self._link.answer(OK)
         if self._may_move and route.may_move:
             owners = self._services.owners
             if route.owner != owners.shard:
                 self._moves_to = route.owner
                 self._move_soon()
 
-    def finish_poll(self, parts: list[bytes | memoryview]) -> None:
+    def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:
         """Answer with what was found."""
-        self._link.finish(parts)
+        self._link.finish(parts, size)
 
     def fail_with(self, status: int) -> None:
         """Answer with an error, or close without one if the outcome is unknown."""
@@ -200,8 +203,8 @@ class Session:
     def _fail(self, error: BrokerError) -> None:
         LOG.debug("client %d: status %d: %s", self.client_id, error.status, error)
         close = isinstance(error, CLOSING)
-        self._link.finish([encode_response(error.status)], close=close)
+        self._link.answer(encode_response(error.status), close=close)
 
     def _report_our_fault(self, code: int) -> None:
         LOG.exception("client %d: command %d failed through a fault of ours", self.client_id, code)
-        self._link.finish([encode_response(GenericError.status)], close=True)
+        self._link.answer(encode_response(GenericError.status), close=True)

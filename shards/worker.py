@@ -81,6 +81,7 @@ from borzoi.storage.open_files import OpenFiles
 
 LOG: Final = logging.getLogger(__name__)
 
+APPEND: Final = int(RequestKind.APPEND)
 TICK_S: Final = 1.0
 DISK_THREADS: Final = 4
 WINDOWS_MAX: Final = 32
@@ -359,6 +360,9 @@ class Worker:
     # Serving peers.
 
     def _serve(self, _shard: int, request: Request, lent: memoryview, done: Done) -> None:
+        if request.kind == APPEND:
+            self._owners.serve_append(request, lent, done)
+            return
         match request.kind:
             case RequestKind.PROPOSE:
                 assert self._writing is not None, "only shard 0 is asked to write metadata"

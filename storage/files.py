@@ -121,6 +121,13 @@ class Files:
 
         With the kernel when it returns, not durable. After an error any part may be written.
         """
+        if len(buffers) == 1:
+            # What nearly every write is, without the lists and sums.
+            size = len(buffers[0])
+            written = self.pwrite(fd, buffers[0], position)
+            if written != size:
+                self._write_rest(fd, buffers, written, position)
+            return size
         total = 0
         for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
             group = buffers[start : start + BUFFERS_PER_WRITE_MAX]

@@ -74,7 +74,7 @@ class PartitionLog:
         self._end = recovery.end
         self._trusted_from = recovery.trusted_from
         self._has_active_files = recovery.has_active_files
-        self._staged = self._new_group()
+        self._staged = StagedGroup(self._end, settings.segment_size_max, random_bytes)
 
         self._must_cut = False
         self._created_in_group: list[int] = []
@@ -116,14 +116,15 @@ class PartitionLog:
     def written(self) -> Published:
         """Everything write() has appended so far."""
         end = self._end
+        sealed = self._sealed
         return Published(
             self.birth,
-            self.first_offset,
+            sealed[0].first_offset if sealed else end.segment,
             end.next_offset,
             end.segment,
             end.position,
-            self.size_bytes,
-            self.segment_count,
+            self._sealed_size + end.position,
+            len(sealed) + 1,
             self._trusted_from,
         )
 
@@ -177,7 +178,8 @@ class PartitionLog:
 
         The memory must stay untouched until write() has returned or raised.
         """
-        self._check_writable()
+        if self.read_only:
+            self._check_writable()
         return self._staged.add(batch, message_count, now_us)
 
     def write(self) -> None:
@@ -185,28 +187,32 @@ class PartitionLog:
 
         With the kernel when it returns, durable only after sync().
         """
-        group = self._staged
-        if not group.parts:
+        staged = self._staged
+        if not staged.message_count and not staged.sealed:
             return
-        self._staged = self._new_group()
-        self._check_writable()
         try:
-            if self._must_cut:
-                self._cut_back()
-            self._write_group(group)
+            self._check_writable()
+            if staged.sealed or self._must_cut or not self._has_active_files:
+                self._write_parts(staged)
+            else:
+                self._place.append(
+                    staged.segment,
+                    staged.start_position,
+                    staged.buffers,
+                    staged.index_position,
+                    staged.index_entries,
+                )
         except OSError as error:
+            staged.dropped(self._end)
             self._must_cut = True
             self._try_to_cut_back()
             raise CannotSaveMessagesToSegment(f"{self.directory}: {error}") from error
-        self._has_active_files = True
+        except CannotSaveMessagesToSegment:
+            staged.dropped(self._end)
+            raise
         self._sync.is_synced = False
-        for part in group.parts:
-            if part.sealed:
-                self._sealed.append(part.end.sealed())
-                self._sealed_size += part.end.position
-                self._sync.unsynced.append(part.end.segment)
-        self._end = group.end
-        self._staged = self._new_group()
+        self._end = staged.end
+        staged.written()
 
     def roll(self) -> None:
         """Seal the active segment now, unless it is empty, and begin another."""
@@ -230,18 +236,32 @@ class PartitionLog:
         if self.read_only:
             raise CannotSaveMessagesToSegment(f"{self.directory} is read-only until a restart")
 
-    def _new_group(self) -> StagedGroup:
-        return StagedGroup(self._end, self.settings.segment_size_max, self._random_bytes)
-
-    def _write_group(self, group: StagedGroup) -> None:
+    def _write_parts(self, staged: StagedGroup) -> None:
+        """The unusual: segments to be made or sealed, or leftovers of a failed write."""
+        if self._must_cut:
+            self._cut_back()
         self._created_in_group = []
         self._place.make(self.birth)
-        for part in group.parts:
-            segment = part.start.segment
-            if segment != self._end.segment or not self._has_active_files:
-                self._created_in_group.append(segment)
-                self._place.make_segment(segment)
-            self._place.append(part)
+        parts = staged.parts
+        for part in parts:
+            if part.segment != self._end.segment or not self._has_active_files:
+                self._created_in_group.append(part.segment)
+                self._place.make_segment(part.segment)
+            self._place.append(
+                part.segment,
+                part.position,
+                part.buffers,
+                part.index_position,
+                part.index_entries,
+            )
+        # They belong to the log now: the failure of a later group must not remove them.
+        self._created_in_group = []
+        self._has_active_files = True
+        for part in parts:
+            if part.sealed:
+                self._sealed.append(part.end.sealed())
+                self._sealed_size += part.end.position
+                self._sync.unsynced.append(part.end.segment)
 
     def _try_to_cut_back(self) -> None:
         try:
@@ -349,4 +369,4 @@ class PartitionLog:
 
     def close(self) -> None:
         """Let go of the files. Writes and syncs nothing, and nothing can be written any more."""
-        self._place.open.close(self.directory)
+        self._place.close()

@@ -16,9 +16,8 @@ from borzoi.storage.layout import (
     index_path,
     log_path,
 )
-from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.open_files import KeptFiles, OpenFiles
 from borzoi.storage.segment import LogEnd
-from borzoi.storage.staging import StagedPart
 
 
 class LogDirectory:
@@ -31,7 +30,9 @@ class LogDirectory:
         self.exists = exists
         # Counts the names made: one that appears while a sync runs must not count as synced.
         self.creations = 0
-        self._active = -1, "", ""  # names of the segment appended to last: spares making them
+        # The files of the segment appended to last, kept open as long as others do not need them.
+        self._kept_segment = -1
+        self._kept: KeptFiles | None = None
 
     def make(self, birth: int) -> None:
         """Make the directory, unless it is there, and say whose life it holds. Not durable."""
@@ -51,19 +52,36 @@ class LogDirectory:
             with self.open.use(path, create=True):
                 pass
 
-    def append(self, part: StagedPart) -> None:
-        """Write a part behind where it starts. With the kernel when it returns."""
-        if not part.buffers:
+    def append(
+        self,
+        segment: int,
+        position: int,
+        buffers: list[memoryview],
+        index_position: int,
+        index_entries: bytearray,
+    ) -> None:
+        """Write batches and their entries, each at its position. With the kernel on return."""
+        if not buffers:
             return
-        segment = part.start.segment
-        if self._active[0] != segment:
-            self._active = segment, log_path(self.path, segment), index_path(self.path, segment)
-        _, log, index = self._active
+        kept = self._kept
+        if kept is None or not kept.is_open or self._kept_segment != segment:
+            kept = self._keep(segment)
+        log, index = kept.fds
         # The log first: an entry of the index always stands for bytes that are there.
-        with self.open.use(log) as fd:
-            self.files.write_all(fd, part.buffers, part.start.position)
-        with self.open.use(index) as fd:
-            self.files.write_all(fd, [part.index_entries], part.start.index_size)
+        self.files.write_all(log, buffers, position)
+        self.files.write_all(index, (index_entries,), index_position)
+
+    def _keep(self, segment: int) -> KeptFiles:
+        self._let_kept_go()
+        paths = log_path(self.path, segment), index_path(self.path, segment)
+        self._kept = self.open.keep(paths)
+        self._kept_segment = segment
+        return self._kept
+
+    def _let_kept_go(self) -> None:
+        if self._kept is not None:
+            self._kept.let_go()
+            self._kept = None
 
     def cut(self, end: LogEnd) -> None:
         """Remove what lies behind the end of the active segment."""
@@ -74,6 +92,8 @@ class LogDirectory:
 
     def let_go(self, segment: int) -> None:
         """Close the files of a segment that is complete."""
+        if segment == self._kept_segment:
+            self._let_kept_go()
         for path in (log_path(self.path, segment), index_path(self.path, segment)):
             self.open.forget(path)
 
@@ -82,6 +102,11 @@ class LogDirectory:
         self.let_go(segment)
         for path in (log_path(self.path, segment), index_path(self.path, segment)):
             self.files.unlink_if_there(path)
+
+    def close(self) -> None:
+        """No file is open any more, and none will be."""
+        self._let_kept_go()
+        self.open.close(self.path)
 
     def birth_file(self) -> str:
         return birth_path(self.path)

@@ -8,13 +8,19 @@ Each user has a scope of its own. A partition may be deleted and its id, so its 
 another at once, while a thread still syncs the old one: what that thread opens late must not be
 taken for the new partition's file. A closed scope opens nothing.
 
-Always: at most `limit` files are open, plus those in use at this moment.
+The loop writes to the same two files of a partition again and again. It may *keep* them: in use
+until it lets them go, or until so many others are kept that the oldest have to. Writing to kept
+files needs no look-up and no lock, because nobody but the loop ends a keeping.
+
+Always: at most `limit` files are open, plus those in use at this moment. Of the limit at most
+half is kept, or one group of files if that is more.
 """
 
 import errno
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,8 +36,26 @@ class _OpenFile:
     unwanted: bool = False
 
 
+class KeptFiles:
+    """Files that stay open for their user, the loop, until `is_open` says that they do not."""
+
+    __slots__ = ("_entries", "_open_files", "fds", "is_open")
+
+    def __init__(self, open_files: "OpenFiles", entries: Sequence[_OpenFile]) -> None:
+        self._open_files = open_files
+        self._entries = entries
+        self.fds = tuple(entry.fd for entry in entries)
+        self.is_open = True
+
+    def let_go(self) -> None:
+        """Done with them; they may be closed from now on. Called by the loop only."""
+        if self.is_open:
+            self.is_open = False
+            self._open_files.end_keeping(self, self._entries)
+
+
 class OpenFiles:
-    """File descriptors for reading and writing, by scope and path."""
+    """File descriptors for reading and writing, by scope and path. Made by the loop's thread."""
 
     def __init__(self, files: Files, limit: int) -> None:
         assert limit >= 1
@@ -40,6 +64,9 @@ class OpenFiles:
         self._by_key: OrderedDict[tuple[int, str], _OpenFile] = OrderedDict()
         self._scopes_made = 0
         self._lock = threading.Lock()
+        self._kept: dict[KeptFiles, int] = {}  # oldest first; how many files each
+        self._kept_count = 0
+        self._loop_thread = threading.get_ident()
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -56,10 +83,51 @@ class OpenFiles:
                 self._drop(key)
 
     def close(self) -> None:
+        """Close everything, kept or not. Called by the loop only."""
+        self._end_all_keeping()
         self.forget_below("")
+
+    def keep(self, keys: Sequence[tuple[int, str]]) -> KeptFiles:
+        """For scopes: files to be used without asking again. Called by the loop only."""
+        room = max(self._limit // 2 - len(keys), 0)
+        while self._kept and self._kept_count > room:
+            next(iter(self._kept)).let_go()
+        entries: list[_OpenFile] = []
+        try:
+            for key in keys:
+                entries.append(self.acquire(key, create=False))
+        except OSError:
+            for entry in entries:
+                self.release(entry)
+            raise
+        kept = KeptFiles(self, entries)
+        self._kept[kept] = len(entries)
+        self._kept_count += len(entries)
+        return kept
+
+    def _end_all_keeping(self) -> None:
+        for kept in list(self._kept):
+            kept.let_go()
+
+    def end_keeping(self, kept: KeptFiles, entries: Sequence[_OpenFile]) -> None:
+        """For KeptFiles."""
+        self._kept_count -= self._kept.pop(kept)
+        for entry in entries:
+            self.release(entry)
 
     def acquire(self, key: tuple[int, str], create: bool) -> _OpenFile:
         """For scopes: the file, to be released."""
+        try:
+            return self._acquire(key, create)
+        except OSError as error:
+            of_the_loop = threading.get_ident() == self._loop_thread
+            if error.errno not in OUT_OF_FILES or not (of_the_loop and self._kept):
+                raise
+        # Keeping files is a convenience; this one is needed now.
+        self._end_all_keeping()
+        return self._acquire(key, create)
+
+    def _acquire(self, key: tuple[int, str], create: bool) -> _OpenFile:
         with self._lock:
             entry = self._by_key.get(key)
             if entry is None:
@@ -124,6 +192,12 @@ class OpenScope:
         if self._closed:
             raise OSError(errno.EBADF, "the user of this file is gone", path)
         return _Use(self._open_files, self._open_files.acquire((self._number, path), create))
+
+    def keep(self, paths: Sequence[str]) -> KeptFiles:
+        """Files that are there already, to be used again and again without asking."""
+        if self._closed:
+            raise OSError(errno.EBADF, "the user of these files is gone", paths[0])
+        return self._open_files.keep([(self._number, path) for path in paths])
 
     def forget(self, path: str) -> None:
         """The name will stand for another file, or for none."""

@@ -96,9 +96,10 @@ class PartitionReader:
         nothing = Slices([], 0, first_offset, 0)
         if count <= 0 or first_offset >= published.next_offset:
             return nothing
-        found = self.read_hot(published, first_offset, count, bytes_max)
-        if found is not None:
-            return found
+        following = self.read_on(published, first_offset, count, bytes_max)
+        if following is not None:
+            found, view = following
+            return Slices([view], found, first_offset, view.nbytes)
         self._may_wait = may_wait
         return self._attempt(
             published, lambda: self._read(published, first_offset, count, bytes_max), nothing
@@ -144,31 +145,25 @@ class PartitionReader:
         except BirthDamaged as error:
             raise CannotReadMessage(str(error)) from error
 
-    def read_hot(
+    def read_on(
         self, published: Published, offset: int, count: int, bytes_max: int
-    ) -> Slices | None:
+    ) -> tuple[int, memoryview] | None:
         """The usual case: what follows the last read, in the same windows and in memory.
 
-        None when it is not that; `read` then finds out what it is.
+        Message count and bytes; None when it is not that: `read` then finds out what it is.
         """
         hot = self._hot
-        if (
-            hot is None
-            or self._validate_checksum
-            or offset < published.first_offset
-            or not hot.fits(published)
-        ):
+        if hot is None or self._validate_checksum:
             return None
-        place = hot.locate(published, offset, count)
+        place = hot.locate(published, offset, count, bytes_max)
         if place is None:
             return None
         found, start, end = place
-        # Fewer than wanted: more may follow in the next segment.
-        if end - start > bytes_max or (found < count and offset + found < published.next_offset):
+        if offset < published.trusted_from and not self._verified.covers(offset, offset + found):
             return None
-        if not self._is_trusted(published, offset, offset + found) or not hot.is_warm(start, end):
+        if not hot.is_warm(start, end, published.end_position):
             return None
-        return Slices([hot.view(start, end)], found, offset, end - start)
+        return found, hot.view(start, end)
 
     # Which segments there are.
 

@@ -1,42 +1,96 @@
 """Batches that have their offsets but are not written yet.
 
-Pure: decides which bytes go where and touches no file. The group is written as a whole or
+Pure: decides which bytes go where and touches no file. What is staged is written as a whole or
 dropped as a whole, so offsets given here become real only when the owner has written them.
 
-Always: parts are in file order; every part but the last is sealed; `end` is where the log will
-end once all of them are written.
+Belongs to one log and lives as long as it does: `written` and `dropped` begin the next group.
+Nearly every group is one run of batches behind the written end, so that one lies here as plain
+numbers; only a segment that gets full inside a group becomes a value of its own in `sealed`.
+
+Always: `sealed` and then the open run are in file order; `end` is where the log will end once
+all of them are written.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from borzoi.protocol.batch import stamp_batch
+from borzoi.protocol.batch import INDEX_ENTRY_SIZE, stamp_batch
 from borzoi.storage.segment import POSITION_MAX, LogEnd
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class StagedPart:
-    """What one segment will receive from a group, behind `start`."""
+    """What one segment will receive from a group."""
 
-    start: LogEnd
+    segment: int
+    position: int
+    buffers: list[memoryview]
+    index_position: int
+    index_entries: bytearray
     end: LogEnd
-    buffers: list[memoryview] = field(default_factory=list)
-    index_entries: bytearray = field(default_factory=bytearray)
-    sealed: bool = False
+    sealed: bool
 
 
 class StagedGroup:
     """The batches of one turn, stamped in the order they came."""
+
+    __slots__ = (
+        "_first_timestamp",
+        "_last_timestamp",
+        "_random_bytes",
+        "_segment_size_max",
+        "_start_offset",
+        "buffers",
+        "index_entries",
+        "message_count",
+        "next_offset",
+        "position",
+        "sealed",
+        "segment",
+        "size_bytes",
+        "start_position",
+    )
 
     def __init__(
         self, end: LogEnd, segment_size_max: int, random_bytes: Callable[[int], bytes]
     ) -> None:
         self._segment_size_max = segment_size_max
         self._random_bytes = random_bytes
-        self.parts: list[StagedPart] = []
-        self.end = end
-        self.size_bytes = 0
-        self.message_count = 0
+        self.sealed: list[StagedPart] = []
+        self.message_count = self.size_bytes = 0
+        self.buffers: list[memoryview] = []
+        self.index_entries = bytearray()
+        self.segment: int
+        self.start_position: int
+        self.position: int
+        self._start_offset: int
+        self.next_offset: int
+        self._last_timestamp: int
+        self._first_timestamp: int
+        self._open(end)
+
+    @property
+    def end(self) -> LogEnd:
+        """Where the log ends with all of this."""
+        return LogEnd(
+            self.segment,
+            self.position,
+            self.next_offset,
+            self._last_timestamp,
+            self._first_timestamp,
+        )
+
+    @property
+    def index_position(self) -> int:
+        """Where the entries of the open run go in the index of its segment."""
+        return (self._start_offset - self.segment) * INDEX_ENTRY_SIZE
+
+    @property
+    def parts(self) -> list[StagedPart]:
+        """One for each segment that receives something, or is made."""
+        if not self.sealed and not self.buffers:
+            return []
+        return [*self.sealed, self._open_part(sealed=False)]
 
     def add(self, batch: memoryview, message_count: int, now_us: int) -> int:
         """Stamp a batch in place and take it in; return the offset of its first message.
@@ -44,44 +98,69 @@ class StagedGroup:
         A segment is full once the bytes before a batch reach the limit. That batch still goes
         into it, and then it is sealed: so do the files of the reference server look.
         """
-        if self.end.position + len(batch) > POSITION_MAX:
+        size = batch.nbytes
+        if self.position + size > POSITION_MAX:
             self.seal()
-        start = self.end
+        position = self.position
+        first_offset = self.next_offset
         # A clock that went back must not: searching by time needs ascending timestamps.
-        timestamp = max(now_us, start.last_timestamp)
+        timestamp = now_us if now_us > self._last_timestamp else self._last_timestamp
         entries = stamp_batch(
-            batch,
-            message_count,
-            start.next_offset,
-            timestamp,
-            self._random_bytes,
-            segment_first_offset=start.segment,
-            position=start.position,
-        )
-        part = self._last_part()
-        part.buffers.append(batch)
-        part.index_entries += entries
-        self.end = part.end = LogEnd(
-            start.segment,
-            start.position + len(batch),
-            start.next_offset + message_count,
-            timestamp,
-            start.first_timestamp if start.message_count else timestamp,
-        )
-        self.size_bytes += len(batch)
+            batch, message_count, first_offset, timestamp, self._random_bytes,
+            self.segment, position,
+        )  # fmt: skip
+        if self.buffers:
+            self.index_entries += entries
+        else:
+            self.index_entries = entries
+        self.buffers.append(batch)
+        if first_offset == self.segment:
+            self._first_timestamp = timestamp
+        self._last_timestamp = timestamp
+        self.position = position + size
+        self.next_offset = first_offset + message_count
+        self.size_bytes += size
         self.message_count += message_count
-        if start.position >= self._segment_size_max:
+        if position >= self._segment_size_max:
             self.seal()
-        return start.next_offset
+        return first_offset
 
     def seal(self) -> None:
-        """No more goes into the segment that is open now."""
-        self._last_part().sealed = True
-        self.end = self.end.rolled()
-        # Even if nothing follows: the new segment exists as soon as the old one is sealed.
-        self.parts.append(StagedPart(self.end, self.end))
+        """No more goes into the segment that is open now; its successor exists from then on."""
+        self.sealed.append(self._open_part(sealed=True))
+        self._open(self.end.rolled())
 
-    def _last_part(self) -> StagedPart:
-        if not self.parts:
-            self.parts.append(StagedPart(self.end, self.end))
-        return self.parts[-1]
+    def written(self) -> None:
+        """Everything staged is in the files: what comes now goes behind it."""
+        self.sealed = []
+        self.message_count = self.size_bytes = 0
+        self._start_offset = self.next_offset
+        self.start_position = self.position
+        self.buffers = []
+        self.index_entries = bytearray()
+
+    def dropped(self, end: LogEnd) -> None:
+        """Nothing staged is in the files: they end here, and what comes now goes behind it."""
+        self.sealed = []
+        self.message_count = self.size_bytes = 0
+        self._open(end)
+
+    def _open(self, end: LogEnd) -> None:
+        self.segment = end.segment
+        self.start_position = self.position = end.position
+        self._start_offset = self.next_offset = end.next_offset
+        self._last_timestamp = end.last_timestamp
+        self._first_timestamp = end.first_timestamp
+        self.buffers = []
+        self.index_entries = bytearray()
+
+    def _open_part(self, *, sealed: bool) -> StagedPart:
+        return StagedPart(
+            self.segment,
+            self.start_position,
+            self.buffers,
+            self.index_position,
+            self.index_entries,
+            self.end,
+            sealed,
+        )

@@ -131,9 +131,9 @@ def test_an_owner_stopped_anywhere_and_killed_leaves_each_message_once(
     ("durability", "system_call", "number"),
     [
         # Entering the write of the log: stamped in the lent memory, not written.
-        ("written", "pwritev,pwritev2", 1),
+        ("written", "pwrite64", 1),
         # Entering the write of the index: the log has the batch, nobody was told.
-        ("written", "pwritev,pwritev2", 2),
+        ("written", "pwrite64", 2),
         # Entering the sync: written and indexed, nobody was told.
         ("fsync", "fdatasync", 1),
         # Ringing the receiver's bell: the answer lies in the ring, complete.

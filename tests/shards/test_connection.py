@@ -182,7 +182,11 @@ class ScriptedSession:
         assert payload == copied, "the bytes of a request changed while it was in work"
         self.waiting = None
         payload.release()
-        self._connection.finish(self.answer(code), close=self.close_after)
+        parts = self.answer(code)
+        if len(parts) == 1:
+            self._connection.answer(bytes(parts[0]), close=self.close_after)
+        else:
+            self._connection.finish(parts, sum(map(len, parts)))
 
     def closed(self) -> None:
         self.was_closed = True

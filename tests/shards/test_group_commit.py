@@ -42,9 +42,7 @@ def new_owner(tmp_path: Path) -> Iterator[NewOwner]:
 
 def writes(owner: Owner) -> int:
     """How often bytes were appended to a log file."""
-    return sum(
-        name in ("pwrite", "pwritev") and path.endswith(".log") for name, path in owner.files.calls
-    )
+    return sum(name == "write" and path.endswith(".log") for name, path in owner.files.calls)
 
 
 def syncs(owner: Owner) -> int:
@@ -76,7 +74,7 @@ def test_answers_come_after_the_publication(new_owner: NewOwner) -> None:
     assert seen == [[b"a"]]
 
 
-@pytest.mark.parametrize("call", ["pwritev", "open", "mkdir"])
+@pytest.mark.parametrize("call", ["write", "open", "mkdir"])
 def test_a_full_disk_fails_every_request_of_the_group_and_publishes_nothing(
     new_owner: NewOwner, call: str
 ) -> None:
@@ -97,7 +95,7 @@ def test_a_full_disk_between_two_groups_costs_the_second_only(new_owner: NewOwne
     owner = new_owner(Durability.WRITTEN)
     first = owner.send(b"first")
     owner.loop.settle()
-    owner.files.fail("pwritev", errno.ENOSPC)
+    owner.files.fail("write", errno.ENOSPC)
     second = owner.send(b"second")
     owner.loop.settle()
     owner.files.repair()
@@ -115,7 +113,7 @@ def test_a_flush_that_finds_the_disk_full_fails_the_batches_it_took_along(
     """The batches of this turn are gone with the failed write: they must not be acknowledged."""
     owner = new_owner(Durability.WRITTEN)
     sent = owner.send(b"lost")
-    owner.files.fail("pwritev", errno.ENOSPC)
+    owner.files.fail("write", errno.ENOSPC)
     flushed = Statuses()
     owner.commit.flush(owner.partition, flushed.done, fsync=False)
     owner.files.repair()
@@ -140,7 +138,7 @@ def test_a_flush_writes_what_the_turn_has_staged_and_it_is_still_answered(
 
 def test_a_short_write_is_continued(new_owner: NewOwner) -> None:
     owner = new_owner(Durability.WRITTEN)
-    owner.files.fail("pwritev", SHORT)
+    owner.files.fail("write", SHORT)
     sent = owner.send(b"a" * 100, b"b" * 100)
     owner.loop.settle()
     assert sent == [0]
@@ -289,7 +287,7 @@ def test_a_failed_fsync_fails_its_group_and_makes_the_partition_read_only(
 
 def test_a_full_disk_in_mode_fsync_fails_the_group_without_a_sync(new_owner: NewOwner) -> None:
     owner = new_owner(Durability.FSYNC)
-    owner.files.fail("pwritev", errno.ENOSPC)
+    owner.files.fail("write", errno.ENOSPC)
     sent = [owner.send(b"a"), owner.send(b"b")]
     owner.loop.settle()
     assert sent == [[CannotSaveMessagesToSegment.status]] * 2
@@ -306,7 +304,7 @@ def test_a_full_disk_in_mode_fsync_fails_the_group_without_a_sync(new_owner: New
 def test_a_failed_flush_in_mode_fsync_fails_the_batches_it_took_along(new_owner: NewOwner) -> None:
     owner = new_owner(Durability.FSYNC)
     sent, flushed = owner.send(b"lost"), Statuses()
-    owner.files.fail("pwritev", errno.ENOSPC)
+    owner.files.fail("write", errno.ENOSPC)
     owner.commit.flush(owner.partition, flushed.done, fsync=True)
     owner.files.repair()
     owner.loop.settle()
@@ -388,7 +386,7 @@ def test_a_full_disk_fails_the_batch_that_would_have_filled_the_journal(
     new_owner: NewOwner,
 ) -> None:
     owner = new_owner(Durability.BUFFERED)
-    owner.files.fail("pwritev", errno.ENOSPC)
+    owner.files.fail("write", errno.ENOSPC)
     acknowledged = owner.send(b"in memory")
     owner.loop.settle()
     refused = owner.send(*[b"x"] * JOURNAL_MESSAGES_MAX)

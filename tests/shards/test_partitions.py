@@ -219,7 +219,7 @@ def test_a_purge_ends_a_life_and_begins_another(owner: Owner) -> None:
 def test_a_purge_makes_room_on_a_full_disk(owner: Owner) -> None:
     owner.send(b"old")
     finish(owner)
-    owner.files.fail("pwritev", errno.ENOSPC)
+    owner.files.fail("write", errno.ENOSPC)
     owner.files.fail("mkdir", errno.ENOSPC)
     owner.partitions.apply_effects(_purge())
     assert not owner.log_file.exists()

@@ -10,7 +10,10 @@ SHORT = -1  # not an error: the call takes only half of the bytes
 
 
 class FailingFiles(Files):
-    """Notes every call that changes something; can fail the nth of them, or all of one name."""
+    """Notes every call that changes something; can fail the nth of them, or all of one name.
+
+    Both calls that write bytes are called "write" here.
+    """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -60,12 +63,12 @@ class FailingFiles(Files):
         super().close(fd)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> int:
-        if self._note("pwrite", self._paths[fd]):
+        if self._note("write", self._paths[fd]):
             data = memoryview(data)[: (len(data) + 1) // 2]
         return super().pwrite(fd, data, position)
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        if self._note("pwritev", self._paths[fd]):
+        if self._note("write", self._paths[fd]):
             whole = b"".join(buffers)
             buffers = [whole[: (len(whole) + 1) // 2]]
         return super().pwritev(fd, buffers, position)

@@ -115,7 +115,7 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path) -> None:
     files = FailingFiles()
     write_info(layout, files, "old")
     assert [name for name, _ in files.calls] == [
-        "open", "pwritev", "fsync", "rename", "fsync_directory"
+        "open", "write", "fsync", "rename", "fsync_directory"
     ]  # fmt: skip
     for nth in range(4):
         files.fail_nth(nth, errno.ENOSPC)

@@ -63,7 +63,7 @@ def test_commits_of_one_turn_are_one_write_per_consumer(tmp_path: Path) -> None:
     for offset in range(50):
         offsets.store(CONSUMER, 1, offset)
     offsets.write()
-    assert [name for name, _ in files.calls] == ["pwritev"]
+    assert [name for name, _ in files.calls] == ["write"]
     files.calls.clear()
     offsets.write()
     assert files.calls == []
@@ -172,7 +172,7 @@ def test_a_failed_write_takes_the_commits_back(tmp_path: Path, fault: int) -> No
     offsets.store(CONSUMER, 1, 6)
     offsets.store(CONSUMER, 1, 7)
     offsets.store(CONSUMER, 2, 1)
-    files.fail("pwritev", fault)
+    files.fail("write", fault)
     with pytest.raises(CannotOpenConsumerOffsetsFile):
         offsets.write()
     assert offsets.items() == [(CONSUMER, 1, 5)]

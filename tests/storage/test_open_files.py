@@ -9,8 +9,22 @@ import pytest
 
 from borzoi.storage.files import FILE_MODE
 from borzoi.storage.files import Path as AnyPath
-from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.open_files import OpenFiles, OpenScope
 from tests.storage.faults import FailingFiles
+
+
+class FewFiles(FailingFiles):
+    """As when other things of the process have taken nearly all descriptors."""
+
+    def __init__(self, open_max: int, error: int) -> None:
+        super().__init__()
+        self._open_max = open_max
+        self._error = error
+
+    def open(self, path: AnyPath, flags: int, mode: int = FILE_MODE) -> int:
+        if self.open_count >= self._open_max:
+            raise OSError(self._error, "too many")
+        return super().open(path, flags, mode)
 
 
 def test_the_last_used_stay_open(tmp_path: Path) -> None:
@@ -77,13 +91,7 @@ def test_a_late_user_of_the_old_file_does_not_reach_the_new_one(tmp_path: Path) 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_out_of_descriptors_gives_idle_ones_back(tmp_path: Path, number: int) -> None:
-    class FewFiles(FailingFiles):
-        def open(self, path: AnyPath, flags: int, mode: int = FILE_MODE) -> int:
-            if self.open_count >= 4:
-                raise OSError(number, "too many")
-            return super().open(path, flags, mode)
-
-    files = FewFiles()
+    files = FewFiles(4, number)
     open_files = OpenFiles(files, 100)
     scope = open_files.scope()
     for name in range(20):
@@ -95,3 +103,68 @@ def test_out_of_descriptors_gives_idle_ones_back(tmp_path: Path, number: int) ->
             all_in_use.enter_context(scope.use(str(tmp_path / str(name))))
         with pytest.raises(OSError, match="too many"), scope.use(str(tmp_path / "4")):
             pass
+
+
+def make(scope: OpenScope, *paths: str) -> None:
+    for path in paths:
+        with scope.use(path, create=True):
+            pass
+
+
+def test_kept_files_stay_open_until_too_many_are_kept(tmp_path: Path) -> None:
+    files = FailingFiles()
+    open_files = OpenFiles(files, 8)
+    scope = open_files.scope()
+    pairs = [(str(tmp_path / f"{name}.log"), str(tmp_path / f"{name}.index")) for name in "abc"]
+    for pair in pairs:
+        make(scope, *pair)
+    first, second = scope.keep(pairs[0]), scope.keep(pairs[1])
+    make(scope, *(str(tmp_path / str(number)) for number in range(20)))
+    assert first.is_open
+    assert second.is_open
+    for fd in first.fds + second.fds:
+        os.write(fd, b"open")
+    # Half of the limit: two pairs. The oldest has to go.
+    third = scope.keep(pairs[2])
+    assert [one.is_open for one in (first, second, third)] == [False, True, True]
+    make(scope, *(str(tmp_path / str(number)) for number in range(20)))
+    assert len(open_files) <= 8
+    third.let_go()
+    third.let_go()
+    open_files.close()
+    assert not second.is_open
+    assert (len(open_files), files.open_count) == (0, 0)
+
+
+def test_a_limit_below_one_pair_keeps_one_pair(tmp_path: Path) -> None:
+    open_files = OpenFiles(FailingFiles(), 1)
+    scope = open_files.scope()
+    paths = str(tmp_path / "log"), str(tmp_path / "index")
+    make(scope, *paths)
+    first = scope.keep(paths)
+    second = scope.keep(paths)
+    assert (first.is_open, second.is_open, len(open_files)) == (False, True, 2)
+    open_files.close()
+    assert len(open_files) == 0
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_out_of_descriptors_ends_all_keeping(tmp_path: Path, number: int) -> None:
+    files = FewFiles(4, number)
+    open_files = OpenFiles(files, 100)
+    scope = open_files.scope()
+    names = [str(tmp_path / str(name)) for name in range(6)]
+    make(scope, *names)
+    kept = [scope.keep(names[0:2]), scope.keep(names[2:4])]
+    with scope.use(names[4]), scope.use(names[5]):
+        assert not any(one.is_open for one in kept)
+    again = scope.keep(names[:4])
+    with pytest.raises(OSError, match="too many"):
+        scope.keep(names)
+    # What the failed attempt had opened is not in use for ever.
+    assert not again.is_open
+    open_files.close()
+    assert files.open_count == 0
+    scope.close(str(tmp_path))
+    with pytest.raises(OSError, match="gone"):
+        scope.keep(names[:2])
