@@ -15,7 +15,7 @@ def new_seed() -> int:
 
 @pytest.mark.slow
 def test_d1_what_was_acknowledged_survives_the_death_of_everything(tmp_path: Path) -> None:
-    summary = run(tmp_path / "data", "written", 25, new_seed())
+    summary = run(tmp_path / "data", "written", 10, new_seed())
     print(summary)
     assert summary.lost == 0
     assert summary.acknowledged > 0
