@@ -7,6 +7,7 @@ from borzoi.client.arguments import InvalidArgument
 from borzoi.client.client import BorzoiClient
 from borzoi.client.connection import Connection, RequestTimeout
 from borzoi.client.outgoing import Outgoing, new_message
+from borzoi.client.reconnect import Reconnect
 from borzoi.client.reply_reader import RawReply, ResponseTooBig
 from borzoi.client.strategies import FIRST, LAST, NEXT, from_offset, from_timestamp
 
@@ -19,6 +20,7 @@ __all__ = [
     "InvalidArgument",
     "Outgoing",
     "RawReply",
+    "Reconnect",
     "RequestTimeout",
     "ResponseTooBig",
     "from_offset",

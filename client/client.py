@@ -1,98 +1,71 @@
-"""The client an application uses: one method per command, typed, over one connection.
+"""The client an application uses: one method per command, typed, and what stands on them.
 
     async with BorzoiClient.connect("127.0.0.1:8090", username="iggy", password="iggy") as client:
         await client.send_messages("orders", "events", ["hello"], partition_id=0)
 
-A stream, topic or consumer is named by its id (int) or its name (str). What does not exist is
-None where something is looked up, and a BrokerError such as StreamIdNotFound where something
-is to be done with it. Arguments that cannot be sent raise InvalidArgument before anything is.
+A stream, topic, user, group or consumer is named by its id (int) or its name (str). What does
+not exist is None where something is looked up, and a BrokerError such as StreamIdNotFound where
+something is to be done with it. Arguments that cannot be sent raise InvalidArgument before
+anything is.
 
-Holds no state of its own but the connection, so several tasks may use one client; their
-requests take turns. A client whose connection broke stays broken: open another one.
+Several tasks may use one client; their requests take turns. A lost connection is made again,
+with the login and the group memberships it had; session.py says what that means for a request
+that was on its way.
 """
 
-import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final, Self
+from typing import Final, Self, TypedDict, Unpack
 
-from borzoi.client.address import Login, parse_address
-from borzoi.client.arguments import (
-    InvalidArgument,
-    check_command,
-    check_identifier,
-    check_partitioning,
-)
+from borzoi.client.address import Login, ServerAddress, parse_address
+from borzoi.client.arguments import InvalidArgument
+from borzoi.client.calls.groups import GroupCalls
+from borzoi.client.calls.messages import MessageCalls
+from borzoi.client.calls.offsets import OffsetCalls
+from borzoi.client.calls.sessions import SessionCalls
+from borzoi.client.calls.streams import StreamCalls
+from borzoi.client.calls.system import SystemCalls
+from borzoi.client.calls.topics import TopicCalls
+from borzoi.client.calls.users import UserCalls
 from borzoi.client.connection import RESPONSE_SIZE_MAX, TIMEOUT_S, Connection
-from borzoi.client.outgoing import Outgoing, check_batch_size, prepare_outgoing
-from borzoi.protocol import commands
-from borzoi.protocol.codes import Code
-from borzoi.protocol.identifiers import (
-    Balanced,
-    Consumer,
-    ConsumerKind,
-    Identifier,
-    MessagesKey,
-    PartitionId,
-    Partitioning,
-    PollingStrategy,
-)
-from borzoi.protocol.responses import (
-    ClientDetails,
-    ClientInfo,
-    ClusterMetadata,
-    ConsumerOffsetInfo,
-    Identity,
-    PolledMessages,
-    Stats,
-    StreamDetails,
-    StreamInfo,
-    TopicDetails,
-    TopicInfo,
-)
-from borzoi.protocol.send_messages import PreparedBatch, encode_prepared_messages
+from borzoi.client.reconnect import Reconnect
+from borzoi.client.session import Session
 
-# Tells the server which generation of codecs this client speaks.
-WIRE_VERSION: Final = "0.10.0"
-NO_COMPRESSION: Final = 1
-DEFAULT_CONSUMER: Final = 0  # the official clients poll as this one when nothing is said
-NO_MESSAGES: Final = b""
+# Servers that look for heartbeats want one every few seconds; the official clients send as often.
+HEARTBEAT_S: Final = 5.0
+DEFAULT_RECONNECT: Final = Reconnect()
 
 
-def now_us() -> int:
-    return time.time_ns() // 1_000
+class OpenOptions(TypedDict, total=False):
+    """The keywords of BorzoiClient.open(), where they are explained."""
+
+    username: str | None
+    password: str | None
+    token: str | None
+    timeout_s: float
+    response_size_max: int
+    reconnect: Reconnect | None
+    heartbeat_s: float | None
 
 
-class BorzoiClient:
-    """Made by connect() or open(); the constructor takes a connection that exists already."""
-
-    def __init__(self, connection: Connection, clock_us: Callable[[], int] = now_us) -> None:
-        self.connection = connection
-        self._clock_us = clock_us
+class BorzoiClient(
+    SystemCalls,
+    SessionCalls,
+    UserCalls,
+    StreamCalls,
+    TopicCalls,
+    MessageCalls,
+    OffsetCalls,
+    GroupCalls,
+):
+    """Made by connect() or open(); the constructor takes a session that exists already."""
 
     @classmethod
     @asynccontextmanager
-    async def connect(
-        cls,
-        address: str,
-        *,
-        username: str | None = None,
-        password: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        response_size_max: int = RESPONSE_SIZE_MAX,
-    ) -> AsyncIterator[Self]:
+    async def connect(cls, address: str, **options: Unpack[OpenOptions]) -> AsyncIterator[Self]:
         """open() for a `with` block, and close() at its end."""
-        client = await cls.open(
-            address,
-            username=username,
-            password=password,
-            timeout_s=timeout_s,
-            response_size_max=response_size_max,
-        )
-        try:
+        async with await cls.open(address, **options) as client:
             yield client
-        finally:
-            await client.close()
 
     @classmethod
     async def open(
@@ -101,282 +74,74 @@ class BorzoiClient:
         *,
         username: str | None = None,
         password: str | None = None,
+        token: str | None = None,
         timeout_s: float = TIMEOUT_S,
         response_size_max: int = RESPONSE_SIZE_MAX,
+        reconnect: Reconnect | None = DEFAULT_RECONNECT,
+        heartbeat_s: float | None = HEARTBEAT_S,
     ) -> Self:
-        """Connect, and log in when a username or a connection string with one is given."""
+        """Connect, and log in with what is given: a password, a token, a connection string.
+
+        `timeout_s` is for connecting and for each answer. `reconnect` says how a lost connection
+        is made again; None leaves it lost. The first connection is tried once.
+        """
         server = parse_address(address)
-        login = _only_login(server.login, username, password)
-        connection = await Connection.open(
-            server.host, server.port, timeout_s, response_size_max=response_size_max
-        )
-        client = cls(connection)
-        if login is not None:
-            try:
+        login = _only_login(server.login, username, password, token)
+
+        async def dial() -> Connection:
+            return await _dial(server, timeout_s, response_size_max)
+
+        connection = await dial()
+        session = Session(connection, dial if reconnect else None, reconnect)
+        client = cls(session)
+        try:
+            if isinstance(login, Login):
                 await client.login_user(login.username, login.password)
-            except BaseException:  # cancelled as well: nobody else would close the socket
-                await connection.close()
-                raise
+            elif login is not None:
+                await client.login_with_personal_access_token(login)
+        except BaseException:  # cancelled as well: nobody else would close the socket
+            await client.close()
+            raise
+        if heartbeat_s is not None:
+            session.beat(heartbeat_s)
         return client
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection right now."""
+        return self._session.connection.is_open
+
     async def close(self) -> None:
-        await self.connection.close()
+        """Close at once; requests that are still unanswered fail. May be called twice."""
+        await self._session.close()
 
-    # The server and its sessions.
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def ping(self) -> None:
-        await self._ask(commands.Ping())
+    async def __aexit__(self, *_failure: object) -> None:
+        await self.close()
 
-    async def login_user(self, username: str, password: str) -> Identity:
-        identity: Identity = await self._ask(commands.LoginUser(username, password, WIRE_VERSION))
-        return identity
 
-    async def logout_user(self) -> None:
-        await self._ask(commands.LogoutUser())
-
-    async def get_me(self) -> ClientDetails:
-        details: ClientDetails = await self._ask(commands.GetMe())
-        return details
-
-    async def get_client(self, client_id: int) -> ClientDetails | None:
-        details: ClientDetails | None = await self._ask(commands.GetClient(client_id))
-        return details
-
-    async def get_clients(self) -> tuple[ClientInfo, ...]:
-        clients: tuple[ClientInfo, ...] = await self._ask(commands.GetClients())
-        return clients
-
-    async def get_stats(self) -> Stats:
-        stats: Stats = await self._ask(commands.GetStats())
-        return stats
-
-    async def get_cluster_metadata(self) -> ClusterMetadata:
-        metadata: ClusterMetadata = await self._ask(commands.GetClusterMetadata())
-        return metadata
-
-    # Streams.
-
-    async def create_stream(self, name: str) -> StreamInfo:
-        stream: StreamInfo = await self._ask(commands.CreateStream(name))
-        return stream
-
-    async def get_stream(self, stream: Identifier) -> StreamDetails | None:
-        details: StreamDetails | None = await self._ask(commands.GetStream(stream))
-        return details
-
-    async def get_streams(self) -> tuple[StreamInfo, ...]:
-        streams: tuple[StreamInfo, ...] = await self._ask(commands.GetStreams())
-        return streams
-
-    async def update_stream(self, stream: Identifier, name: str) -> None:
-        await self._ask(commands.UpdateStream(stream, name))
-
-    async def delete_stream(self, stream: Identifier) -> None:
-        await self._ask(commands.DeleteStream(stream))
-
-    async def purge_stream(self, stream: Identifier) -> None:
-        await self._ask(commands.PurgeStream(stream))
-
-    # Topics and partitions. Expiry in microseconds, size in bytes, 0 for the server's default.
-
-    async def create_topic(
-        self,
-        stream: Identifier,
-        name: str,
-        partitions_count: int = 1,
-        *,
-        compression_algorithm: int = NO_COMPRESSION,
-        message_expiry: int = 0,
-        max_topic_size: int = 0,
-        replication_factor: int = 0,
-    ) -> TopicDetails:
-        command = commands.CreateTopic(
-            stream=stream,
-            partitions_count=partitions_count,
-            compression_algorithm=compression_algorithm,
-            message_expiry=message_expiry,
-            max_topic_size=max_topic_size,
-            replication_factor=replication_factor,
-            name=name,
-        )
-        details: TopicDetails = await self._ask(command)
-        return details
-
-    async def get_topic(self, stream: Identifier, topic: Identifier) -> TopicDetails | None:
-        details: TopicDetails | None = await self._ask(commands.GetTopic(stream, topic))
-        return details
-
-    async def get_topics(self, stream: Identifier) -> tuple[TopicInfo, ...]:
-        """Empty also for a stream that does not exist."""
-        topics: tuple[TopicInfo, ...] = await self._ask(commands.GetTopics(stream))
-        return topics
-
-    async def update_topic(
-        self,
-        stream: Identifier,
-        topic: Identifier,
-        name: str,
-        *,
-        compression_algorithm: int = NO_COMPRESSION,
-        message_expiry: int = 0,
-        max_topic_size: int = 0,
-        replication_factor: int = 0,
-    ) -> None:
-        """Replaces all of these settings, also those that are not given."""
-        command = commands.UpdateTopic(
-            stream=stream,
-            topic=topic,
-            compression_algorithm=compression_algorithm,
-            message_expiry=message_expiry,
-            max_topic_size=max_topic_size,
-            replication_factor=replication_factor,
-            name=name,
-        )
-        await self._ask(command)
-
-    async def delete_topic(self, stream: Identifier, topic: Identifier) -> None:
-        await self._ask(commands.DeleteTopic(stream, topic))
-
-    async def purge_topic(self, stream: Identifier, topic: Identifier) -> None:
-        await self._ask(commands.PurgeTopic(stream, topic))
-
-    async def create_partitions(
-        self, stream: Identifier, topic: Identifier, partitions_count: int
-    ) -> None:
-        await self._ask(commands.CreatePartitions(stream, topic, partitions_count))
-
-    async def delete_partitions(
-        self, stream: Identifier, topic: Identifier, partitions_count: int
-    ) -> None:
-        await self._ask(commands.DeletePartitions(stream, topic, partitions_count))
-
-    # Messages.
-
-    async def send_messages(
-        self,
-        stream: Identifier,
-        topic: Identifier,
-        messages: Iterable[Outgoing],
-        *,
-        partition_id: int | None = None,
-        key: bytes | str | None = None,
-    ) -> None:
-        """All messages land in one partition: the given one, the key's, or the server's choice."""
-        partitioning = _partitioning(partition_id, key)
-        prepared = prepare_outgoing(messages, self._clock_us())
-        await self.send_prepared(stream, topic, prepared, partitioning)
-
-    async def send_prepared(
-        self,
-        stream: Identifier,
-        topic: Identifier,
-        prepared: PreparedBatch,
-        partitioning: Partitioning,
-    ) -> None:
-        """A batch that was encoded before; it may be sent any number of times."""
-        check_identifier("stream", stream)
-        check_identifier("topic", topic)
-        check_partitioning(partitioning)
-        count, index_and_messages = prepared
-        check_batch_size(len(index_and_messages))
-        target = PreparedBatch(count, NO_MESSAGES)
-        metadata = encode_prepared_messages(stream, topic, partitioning, target)
-        await self.connection.request_parts(Code.SEND_MESSAGES, metadata, index_and_messages)
-
-    async def poll_messages(
-        self,
-        stream: Identifier,
-        topic: Identifier,
-        partition_id: int | None,
-        *,
-        strategy: PollingStrategy,
-        count: int,
-        consumer: Consumer | Identifier = DEFAULT_CONSUMER,
-        auto_commit: bool = False,
-    ) -> PolledMessages:
-        """At most `count` messages. Without a partition it is 0, or for a group its choice."""
-        command = commands.PollMessages(
-            consumer=_as_consumer(consumer),
-            stream=stream,
-            topic=topic,
-            partition_id=partition_id,
-            strategy=strategy,
-            count=count,
-            auto_commit=auto_commit,
-        )
-        polled: PolledMessages = await self._ask(command)
-        return polled
-
-    async def flush_unsaved_buffer(
-        self, stream: Identifier, topic: Identifier, partition_id: int, *, fsync: bool = False
-    ) -> None:
-        await self._ask(commands.FlushUnsavedBuffer(stream, topic, partition_id, fsync))
-
-    # Consumer offsets.
-
-    async def get_consumer_offset(
-        self,
-        stream: Identifier,
-        topic: Identifier,
-        partition_id: int | None,
-        *,
-        consumer: Consumer | Identifier = DEFAULT_CONSUMER,
-    ) -> ConsumerOffsetInfo | None:
-        command = commands.GetConsumerOffset(_as_consumer(consumer), stream, topic, partition_id)
-        info: ConsumerOffsetInfo | None = await self._ask(command)
-        return info
-
-    async def store_consumer_offset(
-        self,
-        stream: Identifier,
-        topic: Identifier,
-        partition_id: int | None,
-        offset: int,
-        *,
-        consumer: Consumer | Identifier = DEFAULT_CONSUMER,
-    ) -> None:
-        """`offset` is that of the last message dealt with; going back is allowed."""
-        who = _as_consumer(consumer)
-        await self._ask(commands.StoreConsumerOffset(who, stream, topic, partition_id, offset))
-
-    async def delete_consumer_offset(
-        self,
-        stream: Identifier,
-        topic: Identifier,
-        partition_id: int | None,
-        *,
-        consumer: Consumer | Identifier = DEFAULT_CONSUMER,
-    ) -> None:
-        who = _as_consumer(consumer)
-        await self._ask(commands.DeleteConsumerOffset(who, stream, topic, partition_id))
-
-    async def _ask(self, command: commands.Command) -> Any:
-        check_command(command)
-        return await self.connection.request(command)
+async def _dial(server: ServerAddress, timeout_s: float, response_size_max: int) -> Connection:
+    return await Connection.open(
+        server.host, server.port, timeout_s, response_size_max=response_size_max
+    )
 
 
 def _only_login(
-    from_address: Login | None, username: str | None, password: str | None
-) -> Login | None:
+    from_address: Login | None, username: str | None, password: str | None, token: str | None
+) -> Login | str | None:
+    """A login, a token, or None; more than one of them is a mistake."""
     if username is None and password is None:
-        return from_address
-    if from_address is not None:
-        raise InvalidArgument("the address has a username already; give it in one place only")
-    if username is None or password is None:
+        login = None
+    elif username is None or password is None:
         missing = "username" if username is None else "password"
         raise InvalidArgument(f"{missing} is missing; username and password are given together")
-    return Login(username, password)
-
-
-def _as_consumer(consumer: Consumer | Identifier) -> Consumer:
-    return consumer if isinstance(consumer, Consumer) else Consumer(ConsumerKind.CONSUMER, consumer)
-
-
-def _partitioning(partition_id: int | None, key: bytes | str | None) -> Partitioning:
-    if partition_id is not None and key is not None:
-        raise InvalidArgument("partition_id and key are both given; at most one can be")
-    if partition_id is not None:
-        return PartitionId(partition_id)
-    if key is not None:
-        return MessagesKey(key.encode() if isinstance(key, str) else key)
-    return Balanced()
+    else:
+        login = Login(username, password)
+    given = [one for one in (from_address, login, token) if one is not None]
+    if len(given) > 1:
+        raise InvalidArgument(
+            "the address, username and password, or token: the login is given in one place only"
+        )
+    return given[0] if given else None

@@ -34,12 +34,14 @@ Step: TypeAlias = Answer | CloseAfter | Silence
 
 @dataclass
 class ScriptedServer:
-    """One connection at a time plays the script from its start."""
+    """Every connection plays the script, but for the later ones that have one of their own."""
 
     script: Sequence[Step]
+    later: Sequence[Sequence[Step]] = ()  # for the second connection, the third, ...
     farewell: bytes = b""  # sent unasked after the script
     port: int = 0
     requests: list[bytes] = field(default_factory=list)  # whole frames
+    connections: int = 0
     clients_gone: int = 0
     _playing: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -51,8 +53,12 @@ class ScriptedServer:
         task = asyncio.current_task()
         assert task is not None
         self._playing.add(task)
+        self.connections += 1
+        script = self.script
+        if 0 <= self.connections - 2 < len(self.later):
+            script = self.later[self.connections - 2]
         try:
-            for step in self.script:
+            for step in script:
                 length = await reader.readexactly(LENGTH_SIZE)
                 rest = await reader.readexactly(int.from_bytes(length, "little"))
                 self.requests.append(length + rest)
@@ -95,8 +101,10 @@ async def send(writer: asyncio.StreamWriter, wire: bytes, piece_size: int) -> No
 
 
 @asynccontextmanager
-async def scripted(*script: Step, farewell: bytes = b"") -> AsyncIterator[ScriptedServer]:
-    scripted_server = ScriptedServer(script, farewell)
+async def scripted(
+    *script: Step, farewell: bytes = b"", later: Sequence[Sequence[Step]] = ()
+) -> AsyncIterator[ScriptedServer]:
+    scripted_server = ScriptedServer(script, later, farewell)
     server = await asyncio.start_server(scripted_server.play, "127.0.0.1", 0)
     scripted_server.port = server.sockets[0].getsockname()[1]
     try:

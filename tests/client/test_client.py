@@ -9,11 +9,13 @@ import pytest
 
 from borzoi.client import FIRST, NEXT, BorzoiClient, InvalidArgument, from_offset, from_timestamp
 from borzoi.client.connection import Connection
+from borzoi.client.session import Session
 from borzoi.client.strategies import LAST
 from borzoi.protocol.codes import Code
+from borzoi.protocol.commands import SnapshotType
 from borzoi.protocol.errors import InvalidCredentials, StreamIdNotFound, error_for
 from borzoi.protocol.frame import OK, encode_request, encode_response
-from borzoi.protocol.generations import decode_reply
+from borzoi.protocol.generations import CLASSIC, decode_reply
 from borzoi.protocol.headers import HeaderKind, encode_user_headers, header_field
 from borzoi.protocol.identifiers import (
     U64_MAX,
@@ -26,6 +28,7 @@ from borzoi.protocol.identifiers import (
     StrategyKind,
 )
 from borzoi.protocol.message import Message
+from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.send_messages import encode_send_messages, prepare_messages
 from tests.client.conftest import Run
 from tests.client.scripted_server import Answer, Silence, scripted
@@ -43,6 +46,19 @@ WITH_HEADERS = Message(
 )
 
 
+VECTORS = {vector.name: vector for vector in vectors()}
+
+
+def requested(name: str) -> Any:
+    """The command that a checked-in frame carries."""
+    vector = VECTORS[name]
+    return CLASSIC.requests[vector.code](memoryview(vector.request))
+
+
+TOKEN = requested("V5").token
+PASSWORDS = {name: requested(name).password for name in ("V31", "V48")}
+
+
 class Call(NamedTuple):
     vector: str
     method: str
@@ -53,12 +69,59 @@ CALLS = [
     Call("V1", "ping", lambda c: c.ping()),
     Call("V2", "login_user", lambda c: c.login_user("iggy", "iggy")),
     Call("V4", "login_user", lambda c: c.login_user("iggy", "iggy")),
+    Call(
+        "V5",
+        "login_with_personal_access_token",
+        lambda c: c.login_with_personal_access_token(TOKEN),
+    ),
     Call("V56", "logout_user", lambda c: c.logout_user()),
     Call("V34", "get_me", lambda c: c.get_me()),
     Call("V45", "get_client", lambda c: c.get_client(2650268133)),
     Call("V46", "get_clients", lambda c: c.get_clients()),
     Call("V33", "get_stats", lambda c: c.get_stats()),
     Call("V6", "get_cluster_metadata", lambda c: c.get_cluster_metadata()),
+    Call("V42", "get_snapshot", lambda c: c.get_snapshot()),
+    Call(
+        "V32",
+        "create_personal_access_token",
+        lambda c: c.create_personal_access_token("tok", expiry=600),
+    ),
+    Call("V38", "get_personal_access_tokens", lambda c: c.get_personal_access_tokens()),
+    Call("V57", "delete_personal_access_token", lambda c: c.delete_personal_access_token("tok")),
+    Call("V31", "create_user", lambda c: c.create_user("user1", PASSWORDS["V31"])),
+    Call(
+        "V48",
+        "create_user",
+        lambda c: c.create_user(
+            "user2",
+            PASSWORDS["V48"],
+            status=UserStatus.INACTIVE,
+            permissions=requested("V48").permissions,
+        ),
+    ),
+    Call("V35", "get_user", lambda c: c.get_user(1)),
+    Call("V47", "get_users", lambda c: c.get_users()),
+    Call(
+        "V51",
+        "update_user",
+        lambda c: c.update_user(1, username="user9", status=UserStatus.INACTIVE),
+    ),
+    Call("V52", "update_user", lambda c: c.update_user(1, status=UserStatus.ACTIVE)),
+    Call("V53", "update_permissions", lambda c: c.update_permissions(1, None)),
+    Call(
+        "V54",
+        "update_permissions",
+        lambda c: c.update_permissions(1, requested("V54").permissions),
+    ),
+    Call(
+        "V55",
+        "change_password",
+        lambda c: c.change_password(
+            1, requested("V55").current_password, requested("V55").new_password
+        ),
+    ),
+    Call("V49", "delete_user", lambda c: c.delete_user("user1")),
+    Call("V50", "delete_user", lambda c: c.delete_user(0)),
     Call("V8", "create_stream", lambda c: c.create_stream("orders")),
     Call("V9", "create_stream", lambda c: c.create_stream("orders")),
     Call("V7", "get_stream", lambda c: c.get_stream("nope")),
@@ -102,6 +165,21 @@ CALLS = [
     Call("V65", "purge_topic", lambda c: c.purge_topic(0, 0)),
     Call("V66", "create_partitions", lambda c: c.create_partitions(0, 0, 3)),
     Call("V67", "delete_partitions", lambda c: c.delete_partitions(0, 0, 9)),
+    Call("V41", "delete_segments", lambda c: c.delete_segments(0, 0, 9, 1)),
+    Call(
+        "V22",
+        "create_consumer_group",
+        lambda c: c.create_consumer_group("orders", "events", "grp"),
+    ),
+    Call("V21", "get_consumer_group", lambda c: c.get_consumer_group("orders", "events", "grp")),
+    Call("V36", "get_consumer_group", lambda c: c.get_consumer_group("orders", "events", "grp")),
+    Call("V68", "get_consumer_groups", lambda c: c.get_consumer_groups(0, 0)),
+    Call("V23", "join_consumer_group", lambda c: c.join_consumer_group("orders", "events", "grp")),
+    Call("V24", "join_consumer_group", lambda c: c.join_consumer_group(1, 2, 3)),
+    Call(
+        "V70", "leave_consumer_group", lambda c: c.leave_consumer_group("orders", "events", "grp")
+    ),
+    Call("V69", "delete_consumer_group", lambda c: c.delete_consumer_group("orders", "events", 0)),
     Call(
         "V16",
         "send_messages",
@@ -169,7 +247,6 @@ CALLS = [
         lambda c: c.delete_consumer_offset("orders", "events", 0, consumer=GROUP),
     ),
 ]
-VECTORS = {vector.name: vector for vector in vectors()}
 
 
 def answer_of(vector: Vector) -> Answer:
@@ -198,10 +275,14 @@ def test_bytes_out_and_value_back(run: Run, call: Call) -> None:
 def test_no_method_is_without_a_checked_in_frame() -> None:
     methods = {
         name
-        for name in vars(BorzoiClient)
+        for name in dir(BorzoiClient)
         if not name.startswith("_") and iscoroutinefunction(getattr(BorzoiClient, name))
     }
     assert methods - {"open", "close"} == {call.method for call in CALLS}
+
+
+def test_every_command_has_a_method() -> None:
+    assert {VECTORS[call.vector].code for call in CALLS} == set(Code)
 
 
 def test_what_is_missing_is_none(run: Run) -> None:
@@ -247,8 +328,8 @@ def test_sending_plain_payloads(
 
     async def test() -> None:
         async with scripted(Answer(OK)) as server:
-            connection = await Connection.open("127.0.0.1", server.port)
-            client = BorzoiClient(connection, clock_us=lambda: NOW_US)
+            session = Session(await Connection.open("127.0.0.1", server.port))
+            client = BorzoiClient(session, clock_us=lambda: NOW_US)
             await client.send_messages("s", 4, [b"bytes", "text"], **arguments)
             payload = encode_send_messages("s", 4, partitioning, expected)
             assert server.requests == [encode_request(Code.SEND_MESSAGES, payload)]
@@ -274,6 +355,8 @@ BAD_CALLS: list[tuple[Callable[[BorzoiClient], Awaitable[Any]], str]] = [
         "strategy OFFSET is -1",
     ),
     (lambda c: c.login_user("iggy", "s" * 256), "password has 256 bytes"),
+    (lambda c: c.get_snapshot(()), "types has no type"),
+    (lambda c: c.get_snapshot((SnapshotType.ALL, SnapshotType.TEST)), "ALL stands alone"),
 ]
 
 
@@ -304,7 +387,7 @@ def test_connect_logs_in_and_closes(run: Run, scheme: str) -> None:
                 connecting = BorzoiClient.connect(server.address, username="iggy", password="iggy")
             async with connecting as client:
                 await client.ping()
-            assert not client.connection.is_open
+            assert not client.is_open
             login = encode_request(LOGIN.code, LOGIN.request)
             assert server.requests == [login, encode_request(Code.PING)]
 
@@ -350,7 +433,7 @@ def test_an_error_inside_the_block_closes_too(run: Run) -> None:
             with pytest.raises(StreamIdNotFound):
                 async with BorzoiClient.connect(server.address) as client:
                     await client.delete_stream("nope")
-            assert not client.connection.is_open
+            assert not client.is_open
 
     run(test())
 
