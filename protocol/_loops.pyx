@@ -34,7 +34,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from cpython.object cimport PyObject
 from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t, uintptr_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from borzoi.protocol import message as message_limits
 from borzoi.protocol import send_target
@@ -63,7 +63,7 @@ cdef extern from "Python.h":
         PyBUF_READ
     int PyObject_GenericSetAttr(object, object, object) except -1
 
-LOOPS_VERSION = 3
+LOOPS_VERSION = 4
 
 # A message header, as drawn in message.py.
 cdef enum:
@@ -667,6 +667,64 @@ def encode_batch(messages):
     if number != count:
         raise AssertionError("the sequence of messages has shrunk")
     return b"".join(parts)
+
+
+def encode_outgoing(messages, uint64_t origin_timestamp, bytes new_ids=b""):
+    cdef list items = list(messages), parts = []
+    cdef uint64_t count = len(items), number, origin, index_size = count * ENTRY_SIZE, end = 0
+    cdef uint64_t payload_size, headers_size
+    cdef bytes payload, user_headers, id, encoded
+    cdef uint8_t *entry
+    cdef uint8_t *at
+    if new_ids and <uint64_t>len(new_ids) != count * ID_SIZE:
+        raise AssertionError("not one new id per message")
+    # The sizes first, so that everything is written once, to where it stays. What is read from a
+    # Message is kept: it need not be the same when it is asked again.
+    for item in items:
+        if type(item) is bytes:
+            end += HEADER_SIZE + len(<bytes>item)
+        else:
+            payload = as_bytes(item.payload)
+            user_headers = as_bytes(item.user_headers)
+            id = item.id.to_bytes(ID_SIZE, "little")
+            origin = item.origin_timestamp
+            parts.append((payload, user_headers, id, origin))
+            end += HEADER_SIZE + len(payload) + len(user_headers)
+        if end > U32_MAX:
+            raise AssertionError("the batch is too large")
+    encoded = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>(index_size + end))
+    entry = <uint8_t *>PyBytes_AS_STRING(encoded)
+    at = entry + index_size
+    end = 0
+    parts.reverse()
+    for number in range(count):
+        item = items[number]
+        memset(at, 0, HEADER_SIZE)
+        origin = 0
+        headers_size = 0
+        if type(item) is bytes:
+            payload = item
+        else:
+            payload, user_headers, id, kept_origin = parts.pop()
+            origin = kept_origin
+            headers_size = len(user_headers)
+            memcpy(at + ID_AT, <const char *>id, ID_SIZE)
+        if new_ids and not load_u64(at + ID_AT) and not load_u64(at + ID_AT + 8):
+            memcpy(at + ID_AT, <const char *>new_ids + number * ID_SIZE, ID_SIZE)
+        payload_size = len(payload)
+        store_u64(at + ORIGIN_TIMESTAMP_AT, origin if origin else origin_timestamp)
+        store_u32(at + LENGTHS_AT, <uint32_t>headers_size)
+        store_u32(at + LENGTHS_AT + 4, <uint32_t>payload_size)
+        at += HEADER_SIZE
+        memcpy(at, <const char *>payload, payload_size)
+        at += payload_size
+        if headers_size:
+            memcpy(at, <const char *>user_headers, headers_size)
+            at += headers_size
+        end += HEADER_SIZE + payload_size + headers_size
+        store_entry(entry, 0, <uint32_t>end, 0)
+        entry += ENTRY_SIZE
+    return encoded
 
 
 cdef bytes as_bytes(part):

@@ -33,6 +33,7 @@ from borzoi.protocol.plain_loops import (
     SEED_SIZE,
     SENT_FIELDS,
     Scan,
+    random_ids,
 )
 
 if LOOPS == "compiled":
@@ -41,6 +42,7 @@ if LOOPS == "compiled":
         check_sent_batch,
         decode_batch,
         encode_batch,
+        encode_outgoing,
         find_poll,
         find_send,
         first_at_or_after,
@@ -58,6 +60,7 @@ else:
         check_sent_batch,
         decode_batch,
         encode_batch,
+        encode_outgoing,
         find_poll,
         find_send,
         first_at_or_after,
@@ -86,6 +89,7 @@ __all__ = [
     "clear_first_checksum",
     "decode_batch",
     "encode_batch",
+    "encode_outgoing",
     "find_poll",
     "find_send",
     "first_at_or_after",
@@ -93,6 +97,7 @@ __all__ = [
     "first_stamped_offset",
     "matching_messages",
     "message_start",
+    "random_ids",
     "read_sent_batch",
     "scan_log",
     "sent_index",

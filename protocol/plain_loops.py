@@ -46,7 +46,7 @@ from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN, re
 
 # Raised with every change of what a loop takes, does or returns: a compiled module of another
 # version, left over from an older checkout, is not used.
-LOOPS_VERSION: Final = 3
+LOOPS_VERSION: Final = 4
 
 INDEX_ENTRY: Final = struct.Struct("<IIQ")  # drawn in batch.py
 INDEX_ENTRY_SIZE: Final = INDEX_ENTRY.size
@@ -99,6 +99,16 @@ class RandomIds:
 
     def __call__(self, size: int) -> bytes:
         return self._random.randbytes(size)
+
+
+def random_ids(count: int, random_bytes: Callable[[int], bytes]) -> bytes:
+    """UUIDs of version 4, in their textual byte order, one after the other."""
+    if count == 0:
+        return b""
+    ids = bytearray(random_bytes(count * ID_SIZE))
+    ids[6::ID_SIZE] = ids[6::ID_SIZE].translate(UUID_VERSION)
+    ids[8::ID_SIZE] = ids[8::ID_SIZE].translate(UUID_VARIANT)
+    return bytes(ids)
 
 
 class Scan(NamedTuple):
@@ -341,7 +351,7 @@ def stamp_batch(
     if at != size:
         raise InvalidMessagesSize(f"{at} bytes of messages in a batch of {size}")
     _check_room(size, message_count, first_offset, segment_first_offset, position)
-    new_ids = _random_ids(nameless_count, random_bytes)
+    new_ids = random_ids(nameless_count, random_bytes)
     new_id_at = start = entry_at = 0
     entries = bytearray(message_count * INDEX_ENTRY_SIZE)
     stamp = STAMP.pack_into
@@ -462,6 +472,31 @@ def encode_batch(messages: Sequence[Message]) -> bytes:
     return index + b"".join(encoded)
 
 
+def encode_outgoing(
+    messages: Sequence[bytes | Message], origin_timestamp: int, new_ids: bytes = b""
+) -> bytes:
+    """Index and messages as a client sends them: bytes are payloads, and nothing is stamped.
+
+    Messages without an origin timestamp get this one. `new_ids` holds 16 bytes per message, for
+    those without an id; where it is empty ids are left to the server.
+    """
+    assert not new_ids or len(new_ids) == len(messages) * ID_SIZE, "not one new id per message"
+    cleaned = []
+    for number, message in enumerate(messages):
+        if isinstance(message, bytes):
+            message = Message(message)
+        new_id = new_ids[number * ID_SIZE : (number + 1) * ID_SIZE]
+        cleaned.append(
+            Message(
+                message.payload,
+                message.id or int.from_bytes(new_id, "little"),
+                message.user_headers,
+                message.origin_timestamp or origin_timestamp,
+            )
+        )
+    return encode_batch(cleaned)
+
+
 def decode_batch(view: memoryview, at: int = 0) -> list[Message]:
     """Every message from `at` to the end of the view."""
     messages = []
@@ -511,13 +546,3 @@ def _end_of_sound_message(view: memoryview, at: int, expected_offset: int) -> in
     if xxhash.xxh3_64_intdigest(view[at + CHECKSUM_SIZE : end]) != checksum:
         return 0
     return end
-
-
-def _random_ids(count: int, random_bytes: Callable[[int], bytes]) -> bytes:
-    """UUIDs of version 4, in their textual byte order, one after the other."""
-    if count == 0:
-        return b""
-    ids = bytearray(random_bytes(count * ID_SIZE))
-    ids[6::ID_SIZE] = ids[6::ID_SIZE].translate(UUID_VERSION)
-    ids[8::ID_SIZE] = ids[8::ID_SIZE].translate(UUID_VARIANT)
-    return bytes(ids)

@@ -273,6 +273,38 @@ def test_encoding(batch: list[Message]) -> None:
     assert compiled.encode_batch(loose) == plain_loops.encode_batch(loose)
 
 
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(
+    outgoing=st.lists(st.binary(max_size=40) | values.messages, max_size=6),
+    origin_timestamp=values.u64,
+    with_ids=st.booleans(),
+)
+def test_encoding_what_is_sent(
+    outgoing: list[bytes | Message], origin_timestamp: int, with_ids: bool
+) -> None:
+    new_ids = bytes(range(1, 1 + 16 * len(outgoing))) if with_ids else b""
+    encoded = compiled.encode_outgoing(outgoing, origin_timestamp, new_ids)
+    assert encoded == plain_loops.encode_outgoing(outgoing, origin_timestamp, new_ids)
+    decoded = plain_loops.decode_batch(memoryview(encoded), 16 * len(outgoing))
+    assert encoded[: 16 * len(outgoing)] == plain_loops.sent_index(
+        memoryview(encoded)[16 * len(outgoing) :], len(outgoing)
+    )
+    for number, (sent, read) in enumerate(zip(outgoing, decoded, strict=True)):
+        message = Message(sent) if isinstance(sent, bytes) else sent
+        new_id = int.from_bytes(new_ids[16 * number : 16 * number + 16], "little")
+        assert (read.payload, read.user_headers) == (message.payload, message.user_headers)
+        assert read.id == (message.id or new_id)
+        assert read.origin_timestamp == (message.origin_timestamp or origin_timestamp)
+        assert (read.offset, read.timestamp, read.checksum) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("twin", [compiled, plain_loops])
+def test_too_few_new_ids(twin: Any) -> None:
+    with pytest.raises(AssertionError, match="one new id per message"):
+        twin.encode_outgoing([b"x", b"y"], 1, bytes(16))
+
+
 def test_a_message_that_cannot_be_encoded() -> None:
     for message in (
         Message(b"", id=2**128),
