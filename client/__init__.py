@@ -6,7 +6,9 @@ It knows the wire and nothing of the server's other packages.
 from borzoi.client.arguments import InvalidArgument
 from borzoi.client.client import BorzoiClient
 from borzoi.client.connection import Connection, RequestTimeout
+from borzoi.client.delivery import Delivery, DeliveryFailed, LostBatch
 from borzoi.client.outgoing import Outgoing, new_message
+from borzoi.client.producer import Producer
 from borzoi.client.reconnect import Reconnect
 from borzoi.client.reply_reader import RawReply, ResponseTooBig
 from borzoi.client.strategies import FIRST, LAST, NEXT, from_offset, from_timestamp
@@ -17,8 +19,12 @@ __all__ = [
     "NEXT",
     "BorzoiClient",
     "Connection",
+    "Delivery",
+    "DeliveryFailed",
     "InvalidArgument",
+    "LostBatch",
     "Outgoing",
+    "Producer",
     "RawReply",
     "Reconnect",
     "RequestTimeout",

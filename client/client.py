@@ -28,8 +28,10 @@ from borzoi.client.calls.system import SystemCalls
 from borzoi.client.calls.topics import TopicCalls
 from borzoi.client.calls.users import UserCalls
 from borzoi.client.connection import RESPONSE_SIZE_MAX, TIMEOUT_S, Connection
+from borzoi.client.producer import Producer, ProducerOptions
 from borzoi.client.reconnect import Reconnect
 from borzoi.client.session import Session
+from borzoi.protocol.identifiers import Identifier
 
 # Servers that look for heartbeats want one every few seconds; the official clients send as often.
 HEARTBEAT_S: Final = 5.0
@@ -110,6 +112,12 @@ class BorzoiClient(
     def is_open(self) -> bool:
         """Whether there is a connection right now."""
         return self._session.connection.is_open
+
+    def producer(
+        self, stream: Identifier, topic: Identifier, **options: Unpack[ProducerOptions]
+    ) -> Producer:
+        """For sending messages one by one, as batches; see producer.py."""
+        return Producer(self, stream, topic, **options)
 
     async def close(self) -> None:
         """Close at once; requests that are still unanswered fail. May be called twice."""
