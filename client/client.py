@@ -13,29 +13,38 @@ with the login and the group memberships it had; session.py says what that means
 that was on its way.
 """
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Self, TypedDict, Unpack
 
 from borzoi.client.address import Login, ServerAddress, parse_address
-from borzoi.client.arguments import InvalidArgument
+from borzoi.client.arguments import InvalidArgument, check_identifier, check_number
 from borzoi.client.calls.groups import GroupCalls
 from borzoi.client.calls.messages import MessageCalls
-from borzoi.client.calls.offsets import OffsetCalls
+from borzoi.client.calls.offsets import DEFAULT_CONSUMER, OffsetCalls, as_consumer
 from borzoi.client.calls.sessions import SessionCalls
 from borzoi.client.calls.streams import StreamCalls
 from borzoi.client.calls.system import SystemCalls
 from borzoi.client.calls.topics import TopicCalls
 from borzoi.client.calls.users import UserCalls
+from borzoi.client.committing import commit_every
 from borzoi.client.connection import RESPONSE_SIZE_MAX, TIMEOUT_S, Connection
+from borzoi.client.consumer import BATCH_SIZE, ConsumerOptions, MessageConsumer
+from borzoi.client.idling import Idling
 from borzoi.client.producer import Producer, ProducerOptions
+from borzoi.client.reading import Reading
 from borzoi.client.reconnect import Reconnect
 from borzoi.client.session import Session
-from borzoi.protocol.identifiers import Identifier
+from borzoi.client.sources import GroupMember, OwnPartitions, Source
+from borzoi.client.strategies import NEXT
+from borzoi.protocol.identifiers import U32_MAX, Consumer, ConsumerKind, Identifier
 
 # Servers that look for heartbeats want one every few seconds; the official clients send as often.
 HEARTBEAT_S: Final = 5.0
 DEFAULT_RECONNECT: Final = Reconnect()
+DEFAULT_COMMIT: Final = commit_every(1.0)
+DEFAULT_IDLING: Final = Idling()
 
 
 class OpenOptions(TypedDict, total=False):
@@ -119,6 +128,57 @@ class BorzoiClient(
         """For sending messages one by one, as batches; see producer.py."""
         return Producer(self, stream, topic, **options)
 
+    def consumer(
+        self,
+        stream: Identifier,
+        topic: Identifier,
+        consumer: Identifier = DEFAULT_CONSUMER,
+        *,
+        partitions: Sequence[int] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> MessageConsumer:
+        """For iterating over the messages of these partitions, or of all; see consumer.py."""
+        reading = self._reading(stream, topic, as_consumer(consumer), options)
+        source = OwnPartitions(reading, partitions, time.monotonic)
+        return _consumer_of(reading, source, options)
+
+    def group_consumer(
+        self,
+        stream: Identifier,
+        topic: Identifier,
+        group: Identifier,
+        *,
+        create_group: bool = True,
+        **options: Unpack[ConsumerOptions],
+    ) -> MessageConsumer:
+        """For iterating as a member of a group, which is created when it is not there.
+
+        A session is a member once: two members need two clients.
+        """
+        reading = self._reading(stream, topic, Consumer(ConsumerKind.GROUP, group), options)
+        source = GroupMember(reading, creates_group=create_group)
+        return _consumer_of(reading, source, options)
+
+    def _reading(
+        self, stream: Identifier, topic: Identifier, consumer: Consumer, options: ConsumerOptions
+    ) -> Reading:
+        check_identifier("stream", stream)
+        check_identifier("topic", topic)
+        check_identifier("consumer", consumer.id)
+        batch_size, last_count = options.get("batch_size", BATCH_SIZE), options.get("last_count", 1)
+        check_number("batch_size", batch_size, U32_MAX, 1)
+        check_number("last_count", last_count, U32_MAX)
+        return Reading(
+            self,
+            stream,
+            topic,
+            consumer,
+            start=options.get("start", NEXT),
+            last_count=last_count,
+            count=batch_size,
+            auto_commit=options.get("commit", DEFAULT_COMMIT).on_poll,
+        )
+
     async def close(self) -> None:
         """Close at once; requests that are still unanswered fail. May be called twice."""
         await self._session.close()
@@ -128,6 +188,11 @@ class BorzoiClient(
 
     async def __aexit__(self, *_failure: object) -> None:
         await self.close()
+
+
+def _consumer_of(reading: Reading, source: Source, options: ConsumerOptions) -> MessageConsumer:
+    commit = options.get("commit", DEFAULT_COMMIT)
+    return MessageConsumer(reading, source, commit, options.get("idling", DEFAULT_IDLING))
 
 
 async def _dial(server: ServerAddress, timeout_s: float, response_size_max: int) -> Connection:
