@@ -64,11 +64,18 @@ def check_identifier(what: str, identifier: int | str) -> None:
 
 def check_partitioning(partitioning: Partitioning) -> None:
     if isinstance(partitioning, PartitionId):
-        check_number("partition_id", partitioning.partition_id, U32_MAX)
+        check_partition_id(partitioning.partition_id)
     elif isinstance(partitioning, MessagesKey):
-        size = len(partitioning.key)
-        if not 1 <= size <= NAME_SIZE_MAX:
-            raise InvalidArgument(f"key has {size} bytes; 1 to {NAME_SIZE_MAX} are needed")
+        check_key(partitioning.key)
+
+
+def check_key(key: bytes) -> None:
+    if not 1 <= len(key) <= NAME_SIZE_MAX:
+        raise InvalidArgument(f"key has {len(key)} bytes; 1 to {NAME_SIZE_MAX} are needed")
+
+
+def check_partition_id(partition_id: int) -> None:
+    check_number("partition_id", partition_id, U32_MAX)
 
 
 def check_command(command: Command) -> None:

@@ -27,13 +27,19 @@ Cost: one dictionary look-up and one append per message; encoding is a compiled 
 
 import asyncio
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol, Self, TypeAlias, TypedDict
 
 import xxhash
 
-from borzoi.client.arguments import InvalidArgument, check_identifier, check_partitioning
+from borzoi.client.arguments import (
+    InvalidArgument,
+    check_identifier,
+    check_key,
+    check_partition_id,
+)
 from borzoi.client.calls.calling import now_us
 from borzoi.client.delivery import Delivery, DeliveryFailed, LostBatch
 from borzoi.client.outgoing import Outgoing, Sendable, as_sendable, sent_size
@@ -44,7 +50,7 @@ from borzoi.protocol.batch import (
     encode_outgoing,
     random_ids,
 )
-from borzoi.protocol.errors import ConnectionClosed, Unauthorized
+from borzoi.protocol.errors import ConnectionClosed, PartitionNotFound, Unauthorized
 from borzoi.protocol.identifiers import (
     Balanced,
     Identifier,
@@ -138,6 +144,7 @@ class Producer:
         self._sender: asyncio.Task[None] | None = None
         self._room: asyncio.Future[None] | None = None  # done when bytes were settled
         self._failed: list[Delivery] = []
+        self._counting = asyncio.Lock()
         self._partitions_count: int | None = None
         self._partitions_known_until = 0.0
         self._is_closed = False
@@ -239,30 +246,36 @@ class Producer:
     async def _place(self, key: bytes | str | None, partition_id: int | None) -> Place:
         if key is None:
             if partition_id is not None:
-                check_partitioning(PartitionId(partition_id))
+                check_partition_id(partition_id)
             return partition_id
         if partition_id is not None:
             raise InvalidArgument("partition_id and key are both given; at most one can be")
         if isinstance(key, str):
             key = key.encode()
-        check_partitioning(MessagesKey(key))
-        now_s = asyncio.get_running_loop().time()
-        if now_s >= self._partitions_known_until:
-            self._partitions_known_until = now_s + PARTITIONS_AGE_MAX_S
-            self._partitions_count = await self._count_partitions()
+        check_key(key)
+        if time.monotonic() >= self._partitions_known_until:
+            await self._count_partitions()
         if not self._partitions_count:
             return key
         # As the server does it. Placed here, many keys share a batch; placed there, each key
         # needs a request of its own.
         return xxhash.xxh32_intdigest(key) % self._partitions_count
 
-    async def _count_partitions(self) -> int | None:
-        """None when this user may not see the topic; the server places keys then."""
-        try:
-            topic = await self._client.get_topic(self.stream, self.topic)
-        except Unauthorized:
-            return None
-        return topic.topic.partitions_count if topic else None
+    async def _count_partitions(self) -> None:
+        """By the topic, once for all who want to know; the server places keys until it is known.
+
+        Where this user may not see the topic that is for ever.
+        """
+        async with self._counting:
+            if time.monotonic() < self._partitions_known_until:
+                return  # somebody else was faster
+            try:
+                topic = await self._client.get_topic(self.stream, self.topic)
+            except Unauthorized:
+                topic = None
+            if topic is not None:
+                self._partitions_count = topic.topic.partitions_count
+            self._partitions_known_until = time.monotonic() + PARTITIONS_AGE_MAX_S
 
     def _begin(self, place: Place) -> "_Batch":
         batch = self._open[place] = _Batch(place)
@@ -320,6 +333,8 @@ class Producer:
         except Exception as error:  # whatever it is, those who sent the messages are told
             lost = LostBatch(partitioning, tuple(batch.messages), error)
             self._failed.append(batch.delivery)
+            if isinstance(error, PartitionNotFound):
+                self._partitions_known_until = 0.0
         batch.delivery.settle(lost)
         self.pending_bytes -= batch.size_bytes
         if self._room is not None:

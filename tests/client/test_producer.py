@@ -14,6 +14,7 @@ from borzoi.client.producer import Producer
 from borzoi.protocol.batch import decode_batch
 from borzoi.protocol.errors import (
     ConnectionClosed,
+    PartitionNotFound,
     StreamIdNotFound,
     TopicIdNotFound,
     Unauthorized,
@@ -78,6 +79,7 @@ class ClientByHand:
 
     async def get_topic(self, stream: Identifier, topic: Identifier) -> TopicDetails | None:
         self.topics_asked += 1
+        await asyncio.sleep(0)
         if self.topic_failure is not None:
             raise self.topic_failure
         info = TopicInfo(0, 0, self.partitions_count, 0, 1, 0, 1, 0, 0, "t")
@@ -198,6 +200,33 @@ def test_the_server_places_keys_where_the_topic_is_not_known(
             (MessagesKey(b"anna"), [b"x", b"z"]),
             (MessagesKey(b"bert"), [b"y"]),
         ]
+
+    run(test())
+
+
+def test_a_topic_that_has_lost_partitions_is_looked_at_again(run: Run) -> None:
+    async def test() -> None:
+        client = ClientByHand(partitions_count=1000, failures=[PartitionNotFound()])
+        producer = producer_on(client)
+        await producer.send("x", key="anna")
+        with pytest.raises(DeliveryFailed):
+            await producer.flush()
+        client.partitions_count = 1
+        await producer.send("y", key="anna")
+        await producer.close()
+        assert client.topics_asked == 2
+        assert client.sent[1].partitioning == PartitionId(0)
+
+    run(test())
+
+
+def test_senders_with_keys_ask_for_the_topic_once(run: Run) -> None:
+    async def test() -> None:
+        client = ClientByHand()
+        async with producer_on(client) as producer:
+            await asyncio.gather(*(producer.send("x", key="anna") for _ in range(5)))
+        assert client.topics_asked == 1
+        assert [len(sent.messages) for sent in client.sent] == [5]
 
     run(test())
 
