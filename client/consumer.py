@@ -142,15 +142,15 @@ class MessageConsumer:
         self._out = 1
         return message
 
-    async def batches(self) -> AsyncIterator[PolledMessages]:
-        """The messages poll by poll, each with its partition."""
+    async def batches(self, *, wait: bool = True) -> AsyncIterator[PolledMessages]:
+        """The messages poll by poll; without `wait` until no partition has any more."""
         while True:
             if self._out:
                 self._uncommitted_count += self._out
                 self._out = 0
                 if self._commit_is_due():
                     await self._commit_handled()
-            if self._taken == len(self._polled.messages) and not await self._fetch():
+            if self._taken == len(self._polled.messages) and not await self._fetch(wait):
                 return
             polled = self._polled
             if self._taken:  # some were taken one by one
@@ -195,8 +195,8 @@ class MessageConsumer:
         finally:
             await self._source.close()
 
-    async def _fetch(self) -> bool:
-        """The next messages, however long they take to come; False when the consumer is closed."""
+    async def _fetch(self, wait: bool = True) -> bool:
+        """The next messages, however long they take to come; False when none will."""
         if self._closing.is_set():
             return False
         await self.open()
@@ -211,6 +211,8 @@ class MessageConsumer:
                 self._polled = polled
                 self._taken = self._noted = 0
                 return True
+            if not wait:
+                return False
             empty_rounds += 1
             await self._pause(self._closing, self._idling.wait_s(empty_rounds))
             if self._commit_is_due():

@@ -1,12 +1,15 @@
 """A server that plays a script over a real loopback socket: read one request, do one step."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from borzoi.protocol.frame import LENGTH_SIZE
+from borzoi.protocol.commands import Command
+from borzoi.protocol.frame import LENGTH_SIZE, REQUEST_HEADER
+from borzoi.protocol.generations import CLASSIC
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,15 @@ class ScriptedServer:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def commands(self) -> list[Command]:
+        """What the clients wanted."""
+        found = []
+        for frame in self.requests:
+            _length, code = REQUEST_HEADER.unpack_from(frame)
+            found.append(CLASSIC.requests[code](memoryview(frame)[REQUEST_HEADER.size :]))
+        return found
 
     async def play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -113,3 +125,20 @@ async def scripted(
     finally:
         server.close()
         await server.wait_closed()
+
+
+@contextmanager
+def scripted_in_a_thread(*script: Step) -> Iterator[ScriptedServer]:
+    """For clients that have an event loop of their own."""
+    with asyncio.Runner() as runner:
+        serving = scripted(*script)
+        server = runner.run(serving.__aenter__())
+        loop = runner.get_loop()
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+        runner.run(serving.__aexit__(None, None, None))

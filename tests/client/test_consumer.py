@@ -184,6 +184,20 @@ def test_batches(run: Run) -> None:
     run(test())
 
 
+def test_batches_of_what_is_there_now(run: Run) -> None:
+    async def test() -> None:
+        broker = SmallBroker.of(6, 3)
+        clock = Clock(budget_s=1)
+        async with consumer_on(broker, clock=clock) as consumer:
+            counts = [len(batch.messages) async for batch in consumer.batches(wait=False)]
+            broker.append(1)
+            counts += [len(batch.messages) async for batch in consumer.batches(wait=False)]
+        assert counts == [4, 3, 2, 1]
+        assert clock.waits == []
+
+    run(test())
+
+
 def test_idle_consumers_ask_less_and_less(run: Run) -> None:
     """The cost of an hour without a message, in requests."""
 

@@ -10,7 +10,6 @@ from borzoi.client.client import OpenOptions
 from borzoi.client.connection import RequestTimeout
 from borzoi.client.session import LOSSES_MAX
 from borzoi.protocol import commands
-from borzoi.protocol.commands import Command
 from borzoi.protocol.errors import (
     CannotEstablishConnection,
     ConnectionClosed,
@@ -19,8 +18,7 @@ from borzoi.protocol.errors import (
     InvalidCredentials,
     StaleClient,
 )
-from borzoi.protocol.frame import OK, REQUEST_HEADER, encode_response
-from borzoi.protocol.generations import CLASSIC
+from borzoi.protocol.frame import OK, encode_response
 from borzoi.protocol.responses import ClientInfo, Transport
 from borzoi.protocol.responses.clients import encode_clients
 from tests.client.conftest import Run
@@ -47,15 +45,6 @@ def refused(error: type[Exception]) -> Answer:
     return Answer(encode_response(status))
 
 
-def asked(server: ScriptedServer) -> list[Command]:
-    """What the clients of this server wanted."""
-    found = []
-    for frame in server.requests:
-        _length, code = REQUEST_HEADER.unpack_from(frame)
-        found.append(CLASSIC.requests[code](memoryview(frame)[REQUEST_HEADER.size :]))
-    return found
-
-
 async def open_to(server: ScriptedServer, **options: Unpack[OpenOptions]) -> BorzoiClient:
     options.setdefault("reconnect", QUICK)
     options.setdefault("timeout_s", 5)
@@ -67,7 +56,7 @@ def test_a_question_is_asked_again(run: Run) -> None:
         async with scripted(LOST, later=[[LOST], [CLIENTS_ANSWER]]) as server:
             async with await open_to(server) as client:
                 assert await client.get_clients() == CLIENTS
-            assert asked(server) == [commands.GetClients()] * 3
+            assert server.commands == [commands.GetClients()] * 3
             assert server.connections == 3
 
     run(test())
@@ -91,7 +80,7 @@ def test_a_change_is_not_repeated_and_the_next_request_goes_on(run: Run) -> None
                     await client.delete_stream("s")
                 await client.delete_stream("t")
                 await client.ping()
-            assert asked(server) == [
+            assert server.commands == [
                 commands.DeleteStream("s"),
                 commands.DeleteStream("t"),
                 commands.Ping(),
@@ -141,7 +130,7 @@ def test_requests_that_wait_for_their_turn_go_over_the_new_connection(run: Run) 
                 )
             assert isinstance(outcomes[0], ConnectionClosed)
             assert outcomes[1:] == [None, None]
-            assert asked(server) == [commands.DeleteStream(number) for number in range(3)]
+            assert server.commands == [commands.DeleteStream(number) for number in range(3)]
 
     run(test())
 
@@ -153,7 +142,7 @@ def test_the_password_login_is_repeated(run: Run) -> None:
             async with await open_to(server, username="anna", password="secret") as client:
                 await client.get_clients()
             login = commands.LoginUser("anna", "secret", VERSION)
-            assert asked(server) == [login, commands.GetClients()] * 2
+            assert server.commands == [login, commands.GetClients()] * 2
 
     run(test())
 
@@ -169,7 +158,7 @@ def test_a_token_login_by_hand_is_repeated_and_a_logout_ends_that(run: Run) -> N
                 await client.ping()
             login = commands.LoginWithPersonalAccessToken("abc")
             ping = commands.Ping()
-            assert asked(server) == [login, ping, login, ping, commands.LogoutUser(), ping, ping]
+            assert server.commands == [login, ping, login, ping, commands.LogoutUser(), ping, ping]
 
     run(test())
 
@@ -183,7 +172,7 @@ def test_a_changed_name_and_password_are_used_afterwards(run: Run) -> None:
                 await client.change_password("somebody else", "secret", "theirs")
                 await client.update_user(7, username="hanna")
                 await client.ping()
-            assert asked(server)[5] == commands.LoginUser("hanna", "better", VERSION)
+            assert server.commands[5] == commands.LoginUser("hanna", "better", VERSION)
 
     run(test())
 
@@ -208,7 +197,7 @@ def test_groups_are_joined_again_but_not_those_that_were_left(run: Run) -> None:
                 await client.join_consumer_group("s", "t", "leaves")
                 await client.leave_consumer_group("s", "t", "leaves")
                 await client.ping()
-            assert asked(server)[3:] == [
+            assert server.commands[3:] == [
                 commands.Ping(),
                 commands.JoinConsumerGroup("s", "t", "stays"),
                 commands.Ping(),
@@ -238,7 +227,7 @@ def test_an_answer_that_ends_the_session_renews_it(run: Run, over: type[Exceptio
                 await client.delete_stream("s")
             join = commands.JoinConsumerGroup("s", "t", "g")
             delete = commands.DeleteStream("s")
-            assert asked(server) == [join, delete, join, delete]
+            assert server.commands == [join, delete, join, delete]
 
     run(test())
 
@@ -260,7 +249,7 @@ def test_a_timeout_is_the_callers_and_the_next_request_goes_on(run: Run) -> None
                 with pytest.raises(RequestTimeout):
                     await client.get_clients()
                 await client.ping()
-            assert asked(server) == [commands.GetClients(), commands.Ping()]
+            assert server.commands == [commands.GetClients(), commands.Ping()]
 
     run(test())
 
@@ -319,7 +308,7 @@ def test_a_caller_cancelled_in_the_middle_leaves_a_session_that_works(run: Run) 
                 with pytest.raises(asyncio.CancelledError):
                     await asking
                 await client.ping()
-            assert asked(server) == [commands.GetClients(), commands.Ping()]
+            assert server.commands == [commands.GetClients(), commands.Ping()]
 
     run(test())
 
@@ -330,7 +319,7 @@ def test_a_quiet_client_pings(run: Run) -> None:
             async with await open_to(server, heartbeat_s=0.001):
                 while len(server.requests) < 3:
                     await asyncio.sleep(0)
-            assert set(asked(server)) == {commands.Ping()}
+            assert set(server.commands) == {commands.Ping()}
 
     run(test())
 
@@ -345,7 +334,7 @@ def test_heartbeats_make_a_lost_connection_again(run: Run) -> None:
                 await client.join_consumer_group("s", "t", "g")
                 while len(server.requests) < 4:
                     await asyncio.sleep(0)
-            wanted = [type(command) for command in asked(server)[:4]]
+            wanted = [type(command) for command in server.commands[:4]]
             assert wanted.count(commands.JoinConsumerGroup) == 2
 
     run(test())
@@ -356,6 +345,6 @@ def test_a_token_in_place_of_a_password(run: Run) -> None:
         async with scripted(LOGGED_IN) as server:
             async with await open_to(server, token="abc"):
                 pass
-            assert asked(server) == [commands.LoginWithPersonalAccessToken("abc")]
+            assert server.commands == [commands.LoginWithPersonalAccessToken("abc")]
 
     run(test())

@@ -11,7 +11,8 @@ LEFT_OUT = frozenset({".git", ".venv", "__pycache__", "build", "local_data"})
 
 
 def python_files() -> list[Path]:
-    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    top = sorted((ROOT / "src/borzoi").glob("*.py"))
+    return top + [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
 def written_files() -> list[Path]:

@@ -1,0 +1,145 @@
+"""`borzoi consumer-group` and `borzoi consumer-offset`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from borzoi.client.cli.parameters import IDENTIFIER
+from borzoi.client.cli.running import VERBS, Noun, uses_client
+from borzoi.client.cli.showing import Said
+from borzoi.client.cli.streams import found, names_partition, names_topic
+from borzoi.client.client import BorzoiClient
+from borzoi.protocol.identifiers import Consumer, ConsumerKind, Identifier
+from borzoi.protocol.responses import (
+    ConsumerGroupDetails,
+    ConsumerGroupInfo,
+    ConsumerOffsetInfo,
+)
+
+KINDS: Final = {"consumer": ConsumerKind.CONSUMER, "consumer-group": ConsumerKind.GROUP}
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def names_consumer(command: Command) -> Command:
+    command = click.option(
+        "-k", "--kind", type=click.Choice(list(KINDS)), default="consumer", show_default=True
+    )(command)
+    return click.argument("consumer", type=IDENTIFIER)(command)
+
+
+@click.group(cls=Noun)
+def consumer_group() -> None:
+    """Groups, whose members share the partitions of a topic."""
+
+
+@consumer_group.command("create")
+@names_topic
+@click.argument("name")
+@uses_client
+async def create_group(
+    client: BorzoiClient, stream: Identifier, topic: Identifier, name: str
+) -> ConsumerGroupInfo:
+    """Create a group."""
+    return await client.create_consumer_group(stream, topic, name)
+
+
+@consumer_group.command("delete")
+@names_topic
+@click.argument("group", type=IDENTIFIER)
+@uses_client
+async def delete_group(
+    client: BorzoiClient, stream: Identifier, topic: Identifier, group: Identifier
+) -> Said:
+    """Delete a group with its offsets."""
+    await client.delete_consumer_group(stream, topic, group)
+    return Said(f"group {group} is deleted")
+
+
+@consumer_group.command("get")
+@names_topic
+@click.argument("group", type=IDENTIFIER)
+@uses_client
+async def get_group(
+    client: BorzoiClient, stream: Identifier, topic: Identifier, group: Identifier
+) -> ConsumerGroupDetails:
+    """Show a group, its members and what partitions they have."""
+    details: ConsumerGroupDetails = found(
+        "group", group, await client.get_consumer_group(stream, topic, group)
+    )
+    return details
+
+
+@consumer_group.command("list")
+@names_topic
+@uses_client
+async def list_groups(
+    client: BorzoiClient, stream: Identifier, topic: Identifier
+) -> Sequence[ConsumerGroupInfo]:
+    """Show the groups of a topic."""
+    return await client.get_consumer_groups(stream, topic)
+
+
+@click.group(cls=Noun, short=VERBS | {"s": "set"})
+def consumer_offset() -> None:
+    """How far consumers and groups have come."""
+
+
+@consumer_offset.command("get")
+@names_consumer
+@names_partition
+@uses_client
+async def get_offset(
+    client: BorzoiClient,
+    consumer: Identifier,
+    kind: str,
+    stream: Identifier,
+    topic: Identifier,
+    partition: int,
+) -> ConsumerOffsetInfo:
+    """Show what a consumer has committed in a partition."""
+    who = Consumer(KINDS[kind], consumer)
+    info: ConsumerOffsetInfo = found(
+        "an offset of",
+        consumer,
+        await client.get_consumer_offset(stream, topic, partition, consumer=who),
+    )
+    return info
+
+
+@consumer_offset.command("set")
+@names_consumer
+@names_partition
+@click.argument("offset", type=click.IntRange(min=0))
+@uses_client
+async def set_offset(
+    client: BorzoiClient,
+    consumer: Identifier,
+    kind: str,
+    stream: Identifier,
+    topic: Identifier,
+    partition: int,
+    offset: int,
+) -> Said:
+    """Commit OFFSET for a consumer: it goes on behind that."""
+    who = Consumer(KINDS[kind], consumer)
+    await client.store_consumer_offset(stream, topic, partition, offset, consumer=who)
+    return Said(f"{kind} {consumer} stands at {offset} in partition {partition}")
+
+
+@consumer_offset.command("delete")
+@names_consumer
+@names_partition
+@uses_client
+async def delete_offset(
+    client: BorzoiClient,
+    consumer: Identifier,
+    kind: str,
+    stream: Identifier,
+    topic: Identifier,
+    partition: int,
+) -> Said:
+    """Forget what a consumer has committed: it starts anew."""
+    who = Consumer(KINDS[kind], consumer)
+    await client.delete_consumer_offset(stream, topic, partition, consumer=who)
+    return Said(f"{kind} {consumer} starts anew in partition {partition}")

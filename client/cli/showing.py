@@ -1,0 +1,178 @@
+"""Values as people and programs read them: lines and tables, or JSON.
+
+JSON has every field under the name it has in the code, numbers as numbers (times in microseconds
+since 1970, sizes in bytes), enumerations as lower-case words, and bytes as text where they are
+UTF-8, otherwise in base64 under the name with `_base64` added. What a thing consists of is beside
+its own fields: a stream has its `topics`.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+
+import click
+
+from borzoi.protocol.headers import header_scalar
+from borzoi.protocol.identifiers import U64_MAX
+from borzoi.protocol.message import Message
+from borzoi.protocol.responses import (
+    ClientDetails,
+    ConsumerGroupDetails,
+    StreamDetails,
+    TopicDetails,
+    UserDetails,
+)
+
+# These hold a thing and its parts; the thing's own fields are shown beside the parts.
+DETAILS: Final = (
+    ClientDetails,
+    ConsumerGroupDetails,
+    StreamDetails,
+    TopicDetails,
+    UserDetails,
+)
+TIMES: Final = frozenset({"created_at", "start_time", "timestamp", "origin_timestamp", "expiry_at"})
+WITHOUT_LIMIT: Final = frozenset({"message_expiry", "max_topic_size"})
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command has to say that changes something and returns nothing."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageAt:
+    """A message and where it lies."""
+
+    partition_id: int
+    message: Message
+    with_headers: bool = True
+
+
+def show(value: object, *, as_json: bool) -> None:
+    if value is None:
+        return
+    plain = as_plain(value)
+    if as_json:
+        click.echo(json.dumps(plain, ensure_ascii=False))
+    elif isinstance(value, Said):
+        click.echo(value.message)
+    elif isinstance(plain, list):
+        click.echo(table(plain))
+    elif isinstance(plain, dict):
+        click.echo(card(plain))
+    else:
+        click.echo(f"{plain}")
+
+
+def as_plain(value: Any) -> Any:
+    """Dictionaries, lists and scalars."""
+    if isinstance(value, MessageAt):
+        plain = {"partition_id": value.partition_id, **_message(value.message)}
+        if not value.with_headers:
+            del plain["headers"]
+        return plain
+    if isinstance(value, Message):
+        return _message(value)
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, DETAILS):
+        first, *parts = fields(value)
+        return as_plain(getattr(value, first.name)) | {
+            part.name: as_plain(getattr(value, part.name)) for part in parts
+        }
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: as_plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: as_plain(one) for name, one in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {str(key): as_plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(one) for one in value]
+    return value
+
+
+def card(thing: Mapping[str, Any]) -> str:
+    """One thing: its fields as lines, then its parts as tables."""
+    flat = {name: value for name, value in thing.items() if not isinstance(value, list | dict)}
+    width = max(map(len, flat), default=0)
+    lines = [f"{name:{width}}  {_text(name, value)}" for name, value in flat.items()]
+    for name, value in thing.items():
+        if isinstance(value, list):
+            lines += ["", f"{name}:", _indented(table(value))]
+        elif isinstance(value, dict):
+            lines += ["", f"{name}:", _indented(card(value))]
+    return "\n".join(lines)
+
+
+def table(rows: Sequence[Any]) -> str:
+    """Many things of one kind, one line each."""
+    if not rows:
+        return "(none)"
+    if not isinstance(rows[0], dict):
+        return "\n".join(map(str, rows))
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [names, *[[_text(name, row.get(name)) for name in names] for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(names))]
+    return "\n".join(
+        "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(name, one) for one in value)
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    if name in TIMES and isinstance(value, int):
+        return time_text(value)
+    if name in WITHOUT_LIMIT and value == U64_MAX:
+        return "unlimited"
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return str(value)
+
+
+def time_text(time_us: int) -> str:
+    seconds, microseconds = divmod(time_us, 1_000_000)
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError):  # a client may have sent any number
+        return str(time_us)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{microseconds:06}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _message(message: Message) -> dict[str, Any]:
+    headers: Iterable[tuple[Any, Any]] = message.headers.items()
+    pairs = {str(header_scalar(key)): header_scalar(value) for key, value in headers}
+    return {
+        "offset": message.offset,
+        "timestamp": message.timestamp,
+        "origin_timestamp": message.origin_timestamp,
+        "id": str(message.id),  # 128 bits are more than JSON's readers can be trusted with
+        **_bytes("payload", message.payload),
+        "headers": {
+            key: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+            for key, value in pairs.items()
+        },
+    }
+
+
+def _bytes(name: str, value: bytes) -> dict[str, str]:
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}
