@@ -19,7 +19,12 @@ from contextlib import asynccontextmanager
 from typing import Final, Self, TypedDict, Unpack
 
 from borzoi.client.address import Login, ServerAddress, parse_address
-from borzoi.client.arguments import InvalidArgument, check_identifier, check_number
+from borzoi.client.arguments import (
+    InvalidArgument,
+    check_identifier,
+    check_number,
+    check_partition_id,
+)
 from borzoi.client.calls.groups import GroupCalls
 from borzoi.client.calls.messages import MessageCalls
 from borzoi.client.calls.offsets import DEFAULT_CONSUMER, OffsetCalls, as_consumer
@@ -138,6 +143,10 @@ class BorzoiClient(
         **options: Unpack[ConsumerOptions],
     ) -> MessageConsumer:
         """For iterating over the messages of these partitions, or of all; see consumer.py."""
+        if partitions is not None and not partitions:
+            raise InvalidArgument("partitions has no partition; None stands for all")
+        for partition_id in partitions or ():
+            check_partition_id(partition_id)
         reading = self._reading(stream, topic, as_consumer(consumer), options)
         source = OwnPartitions(reading, partitions, time.monotonic)
         return _consumer_of(reading, source, options)

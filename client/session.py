@@ -3,7 +3,7 @@
 Owns the connection and what has to be told to the server anew when there is another one: who is
 logged in, and which groups this client is a member of. Any number of tasks may share a session;
 their requests take turns, and whoever has the turn when the connection turns out to be lost
-makes it again, while the others wait.
+makes it again, while the others wait. They share its success and its failure.
 
 What happens to the request that was on its way when the connection broke:
 
@@ -74,6 +74,8 @@ class Session:
         self._reconnect = reconnect
         self._chance = chance
         self._turn = asyncio.Lock()  # wakes its waiters first come, first served
+        self._failures_count = 0  # of whole series of attempts
+        self._failure = ""
         self._closing = asyncio.Event()
         self._credentials: Credentials | None = None
         self._user_id: int | None = None
@@ -107,7 +109,11 @@ class Session:
     async def _exchange(self, code: int, payload: tuple[bytes, ...], repeatable: bool) -> Any:
         losses = 0
         renewed = False
+        failures_before = self._failures_count
         async with self._turn:
+            if self._failures_count != failures_before and not self.connection.is_open:
+                # Made to wait while all attempts failed; it need not wait for as many again.
+                raise CannotEstablishConnection(f"{self._failure}")
             while True:
                 connection = await self._connected()
                 try:
@@ -141,9 +147,11 @@ class Session:
             except (CannotEstablishConnection, ConnectionClosed, RequestTimeout) as error:
                 failure = error
         attempts = self._reconnect.attempts_max
-        raise CannotEstablishConnection(
+        self._failures_count += 1
+        self._failure = (
             f"the connection was lost and {attempts} attempts to make it again failed: {failure}"
-        ) from failure
+        )
+        raise CannotEstablishConnection(self._failure) from failure
 
     async def _connect_again(self) -> Connection:
         assert self._dial is not None

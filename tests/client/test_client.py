@@ -454,3 +454,25 @@ def test_half_a_login(
             await BorzoiClient.open(address, username=username, password=password)
 
     run(test())
+
+
+BAD_CONSUMERS: list[tuple[Callable[[BorzoiClient], Any], str]] = [
+    (lambda c: c.consumer(0, 0, partitions=[]), "partitions has no partition"),
+    (lambda c: c.consumer(0, 0, partitions=[-1]), "partition_id is -1"),
+    (lambda c: c.consumer(0, 0, batch_size=0), "batch_size is 0"),
+    (lambda c: c.consumer(0, 0, last_count=-1), "last_count is -1"),
+    (lambda c: c.consumer("", 0), "stream has 0 bytes"),
+    (lambda c: c.group_consumer(0, "", "g"), "topic has 0 bytes"),
+    (lambda c: c.group_consumer(0, 0, ""), "consumer has 0 bytes"),
+    (lambda c: c.producer("", 0), "stream has 0 bytes"),
+]
+
+
+def test_producers_and_consumers_that_cannot_work(run: Run) -> None:
+    async def test() -> None:
+        async with scripted() as server, BorzoiClient.connect(server.address) as client:
+            for make, reason in BAD_CONSUMERS:
+                with pytest.raises(InvalidArgument, match=reason):
+                    make(client)
+
+    run(test())

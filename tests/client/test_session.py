@@ -7,7 +7,7 @@ import pytest
 
 from borzoi.client import NEXT, BorzoiClient, Reconnect
 from borzoi.client.client import OpenOptions
-from borzoi.client.connection import RequestTimeout
+from borzoi.client.connection import Connection, RequestTimeout
 from borzoi.client.session import LOSSES_MAX
 from borzoi.protocol import commands
 from borzoi.protocol.errors import (
@@ -263,6 +263,31 @@ def test_a_broker_that_does_not_come_back(run: Run) -> None:
         with pytest.raises(CannotEstablishConnection, match="5 attempts to make it again failed"):
             await client.ping()
         assert not client.is_open
+        await client.close()
+
+    run(test())
+
+
+def test_those_who_waited_fail_with_the_one_who_tried(run: Run) -> None:
+    async def test() -> None:
+        async with scripted(LOST) as server:
+            client = await open_to(server)
+            with pytest.raises(ConnectionClosed):
+                await client.delete_stream("s")
+        dialled = 0
+
+        async def dial() -> Connection:
+            nonlocal dialled
+            dialled += 1
+            return await Connection.open("127.0.0.1", server.port)
+
+        client._session._dial = dial
+        outcomes = await asyncio.gather(*(client.ping() for _ in range(5)), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [CannotEstablishConnection] * 5
+        assert dialled == QUICK.attempts_max
+        with pytest.raises(CannotEstablishConnection):
+            await client.ping()
+        assert dialled == 2 * QUICK.attempts_max
         await client.close()
 
     run(test())
