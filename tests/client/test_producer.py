@@ -163,6 +163,29 @@ def test_a_batch_grows_while_another_is_on_its_way(run: Run) -> None:
     run(test())
 
 
+def test_a_batch_that_has_lingered_and_then_become_full_goes_once(run: Run) -> None:
+    async def test() -> None:
+        client = ClientByHand(gate=asyncio.Event())
+        producer = producer_on(client, linger_s=0.001, batch_messages_max=2)
+        await producer.send("first")
+        await until(lambda: client.sent)
+        await producer.send("second")
+        await until(lambda: producer._due)
+        await producer.send("third")  # full now, and due all the same
+        await producer.send("fourth")
+        assert client.gate is not None
+        client.gate.set()
+        await producer.flush()
+        assert [sent.payloads for sent in client.sent] == [
+            [b"first"],
+            [b"second", b"third"],
+            [b"fourth"],
+        ]
+        assert producer.pending_bytes == 0
+
+    run(test())
+
+
 def test_places_have_batches_of_their_own(run: Run) -> None:
     async def test() -> None:
         client = ClientByHand(partitions_count=4)
