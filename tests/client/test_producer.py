@@ -172,10 +172,10 @@ def test_a_batch_that_has_lingered_and_then_become_full_goes_once(run: Run) -> N
         await producer.send("second")
         await until(lambda: producer._due)
         await producer.send("third")  # full now, and due all the same
-        await producer.send("fourth")
+        last = await producer.send("fourth")
         assert client.gate is not None
         client.gate.set()
-        await producer.flush()
+        await last
         assert [sent.payloads for sent in client.sent] == [
             [b"first"],
             [b"second", b"third"],
