@@ -99,11 +99,9 @@ async def get_offset(
 ) -> ConsumerOffsetInfo:
     """Show what a consumer has committed in a partition."""
     who = Consumer(KINDS[kind], consumer)
-    info: ConsumerOffsetInfo = found(
-        "an offset of",
-        consumer,
-        await client.get_consumer_offset(stream, topic, partition, consumer=who),
-    )
+    info = await client.get_consumer_offset(stream, topic, partition, consumer=who)
+    if info is None:
+        raise click.ClickException(f"{kind} {consumer} has no offset in partition {partition}")
     return info
 
 

@@ -80,6 +80,8 @@ def _command(function: Called[Parameters], *, needs_login: bool) -> Callable[...
 
         try:
             value = asyncio.run(call())
+        except BrokenPipeError:
+            raise  # whoever read our output has seen enough; click ends quietly
         except (BrokerError, InvalidArgument, OSError) as error:
             raise click.ClickException(f"{error}") from error
         except KeyboardInterrupt:
