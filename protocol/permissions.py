@@ -13,7 +13,7 @@ are the same bytes.
 
 import struct
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from enum import IntEnum
 from typing import Final
 
@@ -74,6 +74,24 @@ class Permissions:
 ALL_PERMISSIONS: Final = Permissions(
     GlobalPermissions(True, True, True, True, True, True, True, True, True, True)
 )
+
+
+def without_stream(permissions: Permissions, stream_id: int) -> Permissions:
+    """The same without what is granted for one stream and its topics."""
+    if stream_id not in permissions.streams:
+        return permissions
+    streams = {id: stream for id, stream in permissions.streams.items() if id != stream_id}
+    return replace(permissions, streams=streams)
+
+
+def without_topic(permissions: Permissions, stream_id: int, topic_id: int) -> Permissions:
+    """The same without what is granted for one topic."""
+    stream = permissions.streams.get(stream_id)
+    if stream is None or topic_id not in stream.topics:
+        return permissions
+    topics = {id: topic for id, topic in stream.topics.items() if id != topic_id}
+    streams = {**permissions.streams, stream_id: replace(stream, topics=topics)}
+    return replace(permissions, streams=streams)
 
 
 def encode_permissions(permissions: Permissions) -> bytes:

@@ -5,14 +5,17 @@ clock, no config and no disk, and nothing in it depends on the order of anything
 Births follow from the index of the entry, slots and ids from the state before it.
 
 What it costs does not depend on how many streams, topics or users there are, only on what the
-entry touches.
+entry touches. The exception is what is rare and must leave nothing behind: removing a stream or
+a topic goes through the users once, and so does clearing away expired tokens.
 """
 
+from collections.abc import Callable
 from typing import assert_never
 
 from msgspec.structs import replace
 
 from borzoi.protocol.errors import BrokerError
+from borzoi.protocol.permissions import Permissions, UserStatus, without_stream, without_topic
 from borzoi.shards.metadata import entries
 from borzoi.shards.metadata.effects import Effects, GroupRef, RunPurged, RunRemoved, TopicRef
 from borzoi.shards.metadata.entries import StoredCommand, permissions_of, stored_command
@@ -58,6 +61,8 @@ def apply_command(state: State, index: int, timestamp: int, command: StoredComma
             _update_topic(state.streams[command.stream_id], command)
         case entries.TopicDeleted():
             _delete_topic(state, state.streams[command.stream_id], command.topic_id, effects)
+            stream_id, topic_id = command.stream_id, command.topic_id
+            _withdraw_grants(state, lambda old: without_topic(old, stream_id, topic_id))
         case entries.TopicPurged():
             topic = state.topic(command.stream_id, command.topic_id)
             _purge_topic(command.stream_id, topic, index, effects)
@@ -74,23 +79,25 @@ def apply_command(state: State, index: int, timestamp: int, command: StoredComma
             _delete_group(command.stream_id, topic, command.group_id, effects)
         case entries.UserCreated():
             _create_user(state, timestamp, command)
-            effects.users_changed.append(command.user_id)
         case entries.UserUpdated():
             _update_user(state, command)
-            effects.users_changed.append(command.user_id)
+            if command.status == UserStatus.INACTIVE:
+                effects.users_disabled.append(command.user_id)
         case entries.UserDeleted():
             _delete_user(state, command.user_id)
             effects.users_removed.append(command.user_id)
         case entries.PermissionsUpdated():
             state.users[command.user_id].permissions = permissions_of(command.permissions)
-            effects.users_changed.append(command.user_id)
         case entries.PasswordChanged():
             state.users[command.user_id].password_hash = command.password_hash
-            effects.users_changed.append(command.user_id)
+            effects.passwords_changed.append(command.user_id)
         case entries.TokenCreated():
             _create_token(state, timestamp, command)
         case entries.TokenDeleted():
             _delete_token(state, state.users[command.user_id], command.name)
+        case entries.ExpiredTokensDeleted():
+            for user in state.users.values():
+                _delete_expired_tokens(state, user, timestamp)
         case _:
             assert_never(command)
     return effects
@@ -109,6 +116,7 @@ def _delete_stream(state: State, stream_id: int, effects: Effects) -> None:
     del state.streams[stream_id]
     del state.stream_names[stream.name]
     state.stream_ids.release(stream_id)
+    _withdraw_grants(state, lambda old: without_stream(old, stream_id))
     effects.streams_removed.append(stream_id)
 
 
@@ -230,10 +238,9 @@ def _delete_user(state: State, user_id: int) -> None:
 
 def _create_token(state: State, timestamp: int, command: entries.TokenCreated) -> None:
     user = state.users[command.user_id]
-    # Nobody logs that a token has expired. Its place is needed only when the user makes another
-    # one, and that entry's own time says the same to every copy.
-    for old in [token for token in user.tokens.values() if token.expired(timestamp)]:
-        _delete_token(state, user, old.name)
+    # The cleaner may be slow or switched off, and their places are needed now. The time of the
+    # entry says the same to every copy.
+    _delete_expired_tokens(state, user, timestamp)
     assert command.name not in user.tokens
     assert command.hash not in state.token_owners
     user.tokens[command.name] = Token(command.name, command.hash, command.expiry_at)
@@ -243,6 +250,18 @@ def _create_token(state: State, timestamp: int, command: entries.TokenCreated) -
 def _delete_token(state: State, user: User, name: str) -> None:
     token = user.tokens.pop(name)
     del state.token_owners[token.hash]
+
+
+def _delete_expired_tokens(state: State, user: User, timestamp: int) -> None:
+    for old in [token for token in user.tokens.values() if token.expired(timestamp)]:
+        _delete_token(state, user, old.name)
+
+
+def _withdraw_grants(state: State, without: Callable[[Permissions], Permissions]) -> None:
+    """Ids are given out again: what was granted for the old stream or topic is not for the new."""
+    for user in state.users.values():
+        if user.permissions is not None:
+            user.permissions = without(user.permissions)
 
 
 def _take(pool: IdPool, id: int) -> None:

@@ -38,13 +38,20 @@ class SetPasswordHash:
 class CreateToken:
     """CREATE_PERSONAL_ACCESS_TOKEN after the raw token was made and hashed.
 
-    `expiry_at` 0 means never.
+    `expiry_at` 0 means never. `user_created_at` tells which user of that id has asked: if that one
+    was removed meanwhile, its successor must not get a token that somebody else knows.
     """
 
     user_id: int
+    user_created_at: int
     name: str
     hash: str = field(repr=False)
     expiry_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteExpiredTokens:
+    """Clear away the tokens that have expired. No client sends this."""
 
 
 NEVER: Final = 0

@@ -43,6 +43,7 @@ from borzoi.protocol.errors import (
     StreamNameAlreadyExists,
     TooManyPartitions,
     TopicNameAlreadyExists,
+    Unauthorized,
     UserAlreadyExists,
     UsersLimitReached,
 )
@@ -50,7 +51,12 @@ from borzoi.protocol.identifiers import U32_MAX, U64_MAX
 from borzoi.router.board import BOARD_SLOTS_MAX
 from borzoi.router.placement import PARTITIONS_MAX, STREAMS_MAX, TOPICS_MAX
 from borzoi.shards.metadata import entries
-from borzoi.shards.metadata.commands import CreateHashedUser, CreateToken, SetPasswordHash
+from borzoi.shards.metadata.commands import (
+    CreateHashedUser,
+    CreateToken,
+    DeleteExpiredTokens,
+    SetPasswordHash,
+)
 from borzoi.shards.metadata.entries import StoredCommand, permissions_block
 from borzoi.shards.metadata.state import ROOT_USER_ID, State
 
@@ -84,6 +90,7 @@ MetadataCommand: TypeAlias = (
     | SetPasswordHash
     | CreateToken
     | DeletePersonalAccessToken
+    | DeleteExpiredTokens
 )
 
 
@@ -182,6 +189,8 @@ def decide(
             if command.name not in user.tokens:
                 raise ResourceNotFound(f"user {user.id} has no token {command.name!r}")
             return entries.TokenDeleted(user.id, command.name)
+        case DeleteExpiredTokens():
+            return entries.ExpiredTokensDeleted()
         case _:
             # Not assert_never alone: commands with raw passwords come from places mypy does not
             # see.
@@ -321,7 +330,9 @@ def _set_password(state: State, command: SetPasswordHash) -> StoredCommand:
 def _create_token(
     state: State, command: CreateToken, timestamp: int, settings: MetadataSettings
 ) -> StoredCommand:
-    user = state.user(command.user_id)
+    user = state.users.get(command.user_id)
+    if user is None or user.created_at != command.user_created_at:
+        raise Unauthorized(f"user {command.user_id} was removed meanwhile")
     # Expired ones go when this entry is applied, so they are in nobody's way.
     names = [token.name for token in user.tokens.values() if not token.expired(timestamp)]
     if command.name in names or command.hash in state.token_owners:

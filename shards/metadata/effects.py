@@ -50,9 +50,10 @@ class Effects:
     groups_removed: list[GroupRef] = field(default_factory=list)
     # Another partitions_count, so the groups of the topic must be assigned anew.
     topics_resized: list[TopicRef] = field(default_factory=list)
-    # Created or changed, and gone. Sessions and caches by user id look at both.
-    users_changed: list[int] = field(default_factory=list)
+    # Gone, and made inactive: their sessions end. Ids of users are given out again, too.
     users_removed: list[int] = field(default_factory=list)
+    users_disabled: list[int] = field(default_factory=list)
+    passwords_changed: list[int] = field(default_factory=list)
 
     @property
     def needs_barrier(self) -> bool:
@@ -68,5 +69,9 @@ class Effects:
     def __bool__(self) -> bool:
         """Whether there is anything to do at all."""
         return bool(
-            self.needs_barrier or self.topics_resized or self.users_changed or self.users_removed
+            self.needs_barrier
+            or self.topics_resized
+            or self.users_removed
+            or self.users_disabled
+            or self.passwords_changed
         )

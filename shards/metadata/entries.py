@@ -151,6 +151,10 @@ class TokenDeleted(Stored, frozen=True, tag="token_deleted"):
     name: str
 
 
+class ExpiredTokensDeleted(Stored, frozen=True, tag="expired_tokens_deleted"):
+    """Of all users, those that had expired at the time of the entry."""
+
+
 StoredCommand: TypeAlias = (
     StreamCreated
     | StreamUpdated
@@ -171,6 +175,7 @@ StoredCommand: TypeAlias = (
     | PasswordChanged
     | TokenCreated
     | TokenDeleted
+    | ExpiredTokensDeleted
 )
 
 _encoder: Final = msgspec.msgpack.Encoder()

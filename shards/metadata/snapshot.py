@@ -24,7 +24,9 @@ from borzoi.shards.metadata.state import State
 from borzoi.storage.files import Files, Path
 from borzoi.storage.wal import LogEnd
 
-MAGIC: Final = b"BZSTAT01"
+# 01 kept what was granted for a stream or topic after its removal. The log holds it all, so such a
+# snapshot is not read.
+MAGIC: Final = b"BZSTAT02"
 HEADER: Final = struct.Struct("<8sQQQ")
 CHECKSUM_SIZE: Final = 32
 # More than this is no snapshot of ours. A topic takes some 200 bytes, a user some 400.

@@ -26,10 +26,16 @@ from borzoi.protocol.errors import (
     StreamIdNotFound,
     TopicIdNotFound,
 )
-from borzoi.protocol.permissions import ALL_PERMISSIONS, Permissions, UserStatus
+from borzoi.protocol.permissions import (
+    ALL_PERMISSIONS,
+    Permissions,
+    StreamPermissions,
+    TopicPermissions,
+    UserStatus,
+)
 from borzoi.shards.metadata import entries
 from borzoi.shards.metadata.apply import LogContradiction, apply
-from borzoi.shards.metadata.commands import CreateToken, SetPasswordHash
+from borzoi.shards.metadata.commands import CreateToken, DeleteExpiredTokens, SetPasswordHash
 from borzoi.shards.metadata.effects import Effects, GroupRef, RunPurged, RunRemoved, TopicRef
 from borzoi.shards.metadata.entries import StoredCommand, new_entry
 from borzoi.shards.metadata.state import Group, Place, Run, State, Token
@@ -218,20 +224,20 @@ def test_deleting_a_group() -> None:
 
 def test_users() -> None:
     world = small_world()
-    assert world.run(create_user("ann")).users_changed == [1]
-    assert world.run(UpdateUser(1, "anna", UserStatus.INACTIVE)).users_changed == [1]
+    assert not world.run(create_user("ann"))
+    assert world.run(UpdateUser(1, "anna", UserStatus.INACTIVE)).users_disabled == [1]
     user = world.state.user("anna")
     assert world.state.find_user("ann") is None
     assert (user.id, user.status, user.created_at) == (1, 2, 7000)
-    world.run(UpdateUser("anna", status=UserStatus.ACTIVE))
+    assert not world.run(UpdateUser("anna", status=UserStatus.ACTIVE))
     assert (user.username, user.status) == ("anna", 1)
     world.run(UpdatePermissions(1, Permissions()))
     assert user.permissions == Permissions()
     world.run(UpdatePermissions(1, None))
     assert user.permissions is None
-    world.run(SetPasswordHash("anna", "new", "hash of ann"))
+    assert world.run(SetPasswordHash("anna", "new", "hash of ann")).passwords_changed == [1]
     assert user.password_hash == "new"
-    world.run(CreateToken(1, "token", "t1", 0))
+    world.run(CreateToken(1, 7000, "token", "t1", 0))
     effects = world.run(DeleteUser(1))
     assert effects.users_removed == [1]
     assert not effects.needs_barrier
@@ -241,16 +247,86 @@ def test_users() -> None:
     assert world.state.user(0).permissions == ALL_PERMISSIONS
 
 
+GRANTED = Permissions(
+    streams={
+        0: StreamPermissions(read_stream=True, topics={0: TopicPermissions(True)}),
+        1: StreamPermissions(
+            send_messages=True,
+            topics={0: TopicPermissions(True), 1: TopicPermissions(False, True)},
+        ),
+        9: StreamPermissions(manage_stream=True),
+    }
+)
+
+
+def world_with_grants() -> World:
+    """Streams 0 and 1 with topics 0 and 1, and two users with grants beside one without."""
+    world = small_world()
+    world.run(CreateStream("bills"))
+    world.run(create_topic("bills", "sent"))
+    world.run(create_topic("bills", "lost"))
+    world.run(create_user("ann", GRANTED))
+    world.run(create_user("ben"))
+    world.run(create_user("cid", GRANTED))
+    return world
+
+
+def test_a_new_stream_inherits_nothing_that_was_granted_for_the_old_one() -> None:
+    world = world_with_grants()
+    world.run(DeleteStream("bills"))
+    world.run(CreateStream("other bills"))
+    assert world.state.stream("other bills").id == 1
+    left = Permissions(streams={id: GRANTED.streams[id] for id in (0, 9)})
+    assert world.state.user("ann").permissions == left
+    assert world.state.user("cid").permissions == left
+    assert world.state.user("ben").permissions is None
+    assert world.state.user(0).permissions == ALL_PERMISSIONS
+    # What is granted anew holds.
+    world.run(UpdatePermissions("ann", GRANTED))
+    assert world.state.user("ann").permissions == GRANTED
+
+
+def test_a_new_topic_inherits_nothing_that_was_granted_for_the_old_one() -> None:
+    world = world_with_grants()
+    world.run(DeleteTopic("bills", "sent"))
+    world.run(create_topic("bills", "unpaid"))
+    assert world.state.topic("bills", "unpaid").id == 0
+    on_bills = StreamPermissions(send_messages=True, topics={1: TopicPermissions(False, True)})
+    left = Permissions(streams={**GRANTED.streams, 1: on_bills})
+    assert world.state.user("ann").permissions == left
+    assert world.state.user("cid").permissions == left
+
+
+def test_a_purge_takes_no_grants_away() -> None:
+    world = world_with_grants()
+    world.run(PurgeStream("bills"))
+    world.run(PurgeTopic("bills", "sent"))
+    assert world.state.user("ann").permissions == GRANTED
+
+
+def test_expired_tokens_are_cleared_away_for_all_users() -> None:
+    world = small_world()
+    world.run(create_user("ann"))
+    world.run(CreateToken(0, 1000, "forever", "h1", 0))
+    world.run(CreateToken(0, 1000, "short", "h2", 20_000))
+    world.run(CreateToken(1, 7000, "short", "h3", 20_000))
+    world.run(CreateToken(1, 7000, "longer", "h4", 20_001))
+    assert not world.run(DeleteExpiredTokens(), timestamp=20_000)
+    assert sorted(world.state.token_owners) == ["h1", "h4"]
+    assert list(world.state.user(0).tokens) == ["forever"]
+    assert list(world.state.user(1).tokens) == ["longer"]
+
+
 def test_tokens_lead_to_their_owner_and_expired_ones_make_room() -> None:
     world = small_world()
-    world.run(CreateToken(0, "forever", "h1", 0))
-    world.run(CreateToken(0, "short", "h2", 9500), timestamp=9000)
+    world.run(CreateToken(0, 1000, "forever", "h1", 0))
+    world.run(CreateToken(0, 1000, "short", "h2", 9500), timestamp=9000)
     user = world.state.user(0)
     assert world.state.find_token("h2") == (user, Token("short", "h2", 9500))
     assert not user.tokens["short"].expired(9499)
     assert user.tokens["short"].expired(9500)
     assert not user.tokens["forever"].expired(2**64 - 1)
-    world.run(CreateToken(0, "short", "h3", 0), timestamp=9500)
+    world.run(CreateToken(0, 1000, "short", "h3", 0), timestamp=9500)
     assert world.state.find_token("h2") is None
     assert sorted(user.tokens) == ["forever", "short"]
     world.run(DeletePersonalAccessToken("forever"))

@@ -44,6 +44,7 @@ from borzoi.protocol.errors import (
     TooManyPartitions,
     TopicIdNotFound,
     TopicNameAlreadyExists,
+    Unauthorized,
     UserAlreadyExists,
     UsersLimitReached,
 )
@@ -101,10 +102,11 @@ REFUSED: list[tuple[MetadataCommand, type[BrokerError]]] = [
     (UpdatePermissions("root", None), CannotChangePermissions),
     (SetPasswordHash("nobody", "new", "old"), ResourceNotFound),
     (SetPasswordHash("root", "new", "not the hash of root"), InvalidCredentials),
-    (CreateToken(0, "ab", "h", 0), InvalidPersonalAccessTokenName),
-    (CreateToken(0, "a" * 31, "h", 0), InvalidPersonalAccessTokenName),
-    (CreateToken(0, "é" * 16, "h", 0), InvalidPersonalAccessTokenName),
-    (CreateToken(9, "abc", "h", 0), ResourceNotFound),
+    (CreateToken(0, 1000, "ab", "h", 0), InvalidPersonalAccessTokenName),
+    (CreateToken(0, 1000, "a" * 31, "h", 0), InvalidPersonalAccessTokenName),
+    (CreateToken(0, 1000, "é" * 16, "h", 0), InvalidPersonalAccessTokenName),
+    (CreateToken(9, 1000, "abc", "h", 0), Unauthorized),
+    (CreateToken(0, 999, "abc", "h", 0), Unauthorized),
     (DeletePersonalAccessToken("nope"), ResourceNotFound),
 ]
 
@@ -132,8 +134,8 @@ def test_refused_and_nothing_changed(command: MetadataCommand, error: type[Broke
         CreatePartitions(0, 0, 1000),
         DeletePartitions(0, 0, 5),
         CreateTopic(0, 1, 4, U64_MAX, U64_MAX, 255, "zstd"),
-        CreateToken(0, "abc", "h", 0),
-        CreateToken(0, "é" * 15, "h", 0),
+        CreateToken(0, 1000, "abc", "h", 0),
+        CreateToken(0, 1000, "é" * 15, "h", 0),
         SetPasswordHash("root", "new", "hash of root"),
     ],
 )
@@ -197,7 +199,7 @@ def test_secrets_stay_out_of_texts() -> None:
     for command in (
         create_user("ann"),
         SetPasswordHash(0, "hash of new", "hash of old"),
-        CreateToken(0, "token", "hash of token", 0),
+        CreateToken(0, 1000, "token", "hash of token", 0),
     ):
         assert "hash of" not in repr(command)
 
@@ -206,27 +208,27 @@ def test_tokens_are_unique_and_limited_per_user() -> None:
     world = small_world()
     world.run(create_user("ann"))
     for number in range(3):
-        world.run(CreateToken(0, f"token{number}", f"h{number}", 0))
+        world.run(CreateToken(0, 1000, f"token{number}", f"h{number}", 0))
     with pytest.raises(PersonalAccessTokenAlreadyExists):
-        world.run(CreateToken(0, "token0", "other", 0))
+        world.run(CreateToken(0, 1000, "token0", "other", 0))
     with pytest.raises(PersonalAccessTokensLimitReached):
-        world.run(CreateToken(0, "token3", "h3", 0))
-    world.run(CreateToken(1, "token0", "h4", 0))
+        world.run(CreateToken(0, 1000, "token3", "h3", 0))
+    world.run(CreateToken(1, 7000, "token0", "h4", 0))
     with pytest.raises(PersonalAccessTokenAlreadyExists):
-        world.run(CreateToken(1, "other", "h0", 0))
+        world.run(CreateToken(1, 7000, "other", "h0", 0))
     with pytest.raises(ResourceNotFound):
         world.run(DeletePersonalAccessToken("token1"), user_id=1)
     world.run(DeletePersonalAccessToken("token1"), user_id=0)
-    world.run(CreateToken(0, "token3", "h3", 0))
+    world.run(CreateToken(0, 1000, "token3", "h3", 0))
 
 
 def test_expired_tokens_count_for_nothing() -> None:
     world = small_world()
     for number in range(3):
-        world.run(CreateToken(0, f"token{number}", f"h{number}", 50_000), timestamp=10_000)
+        world.run(CreateToken(0, 1000, f"token{number}", f"h{number}", 50_000), timestamp=10_000)
     with pytest.raises(PersonalAccessTokensLimitReached):
-        world.run(CreateToken(0, "token3", "h3", 0), timestamp=49_999)
-    world.run(CreateToken(0, "token0", "h3", 0), timestamp=50_000)
+        world.run(CreateToken(0, 1000, "token3", "h3", 0), timestamp=49_999)
+    world.run(CreateToken(0, 1000, "token0", "h3", 0), timestamp=50_000)
     assert list(world.state.user(0).tokens) == ["token0"]
 
 

@@ -101,6 +101,7 @@ GOLDEN: list[tuple[StoredCommand, dict[str, object]]] = [
         entries.TokenDeleted(1, "tok"),
         {"kind": "token_deleted", "user_id": 1, "name": "tok"},
     ),
+    (entries.ExpiredTokensDeleted(), {"kind": "expired_tokens_deleted"}),
 ]
 
 

@@ -19,7 +19,12 @@ from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, Update
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.permissions import ALL_PERMISSIONS, Permissions, StreamPermissions, UserStatus
 from borzoi.shards.metadata.apply import apply
-from borzoi.shards.metadata.commands import CreateHashedUser, CreateToken, SetPasswordHash
+from borzoi.shards.metadata.commands import (
+    CreateHashedUser,
+    CreateToken,
+    DeleteExpiredTokens,
+    SetPasswordHash,
+)
 from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.slots import FIRST_SLOT, IdPool
@@ -39,6 +44,7 @@ PERMISSIONS = st.sampled_from(
     [None, Permissions(), ALL_PERMISSIONS, Permissions(streams={1: StreamPermissions(True)})]
 )
 STATUSES = st.sampled_from(UserStatus)
+TIMES = st.sampled_from([1000, 1000, 4000, 5000, 6000])
 
 WITH_STREAMS: st.SearchStrategy[MetadataCommand] = st.one_of(
     st.builds(CreateStream, NAMES),
@@ -62,7 +68,10 @@ WITH_USERS: st.SearchStrategy[MetadataCommand] = st.one_of(
     st.builds(DeleteUser, IDENTIFIERS),
     st.builds(UpdatePermissions, IDENTIFIERS, PERMISSIONS),
     st.builds(SetPasswordHash, IDENTIFIERS, HASHES, HASHES),
-    st.builds(CreateToken, st.integers(0, 2), st.just("token"), HASHES, st.integers(0, 60_000)),
+    st.builds(
+        CreateToken, st.integers(0, 2), TIMES, st.just("token"), HASHES, st.integers(0, 60_000)
+    ),
+    st.builds(DeleteExpiredTokens),
     st.builds(DeletePersonalAccessToken, st.just("token")),
 )
 # Topics more often: that is where runs, births and slots are.

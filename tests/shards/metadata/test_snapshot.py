@@ -27,7 +27,7 @@ END = LogEnd(8, 1234)
 
 def busy_state() -> State:
     world = small_world()
-    world.run(CreateToken(0, "token", "h", 0))
+    world.run(CreateToken(0, 1000, "token", "h", 0))
     world.run(DeleteTopic(0, "placed"))
     return world.state
 
