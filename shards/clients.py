@@ -16,6 +16,7 @@ from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.asking import asked
 from borzoi.shards.descriptors import Done, RequestKind
+from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.peers import DeathRule, Peers
 
 FIRST_LENT_SIZE: Final = 64 * 1024
@@ -29,6 +30,7 @@ class Connected(Protocol):
     user_id: int | None
     transport: Transport
     address: str
+    was_removed: bool
 
 
 class Clients:
@@ -40,13 +42,30 @@ class Clients:
         self._sessions: dict[int, Connected] = {}
 
     def add(self, session: Connected) -> None:
-        """A client has connected."""
-        self._sessions[session.client_id] = session
+        """A client has connected, or come from another shard."""
+        if not session.was_removed:
+            self._sessions[session.client_id] = session
 
     def remove(self, session: Connected) -> None:
         """A client is gone."""
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]
+
+    def apply_effects(self, effects: Effects) -> None:
+        """End the sessions of users who were removed or made inactive.
+
+        The connections stay. Those of a removed user are not registered any more; the next user
+        may have its id.
+        """
+        if not effects.users_removed and not effects.users_disabled:
+            return
+        for session in list(self._sessions.values()):
+            if session.user_id in effects.users_removed:
+                session.was_removed = True
+                session.user_id = None
+                self.remove(session)
+            elif session.user_id in effects.users_disabled:
+                session.user_id = None
 
     def is_registered(self, session: Connected) -> bool:
         """Whether the session is the one known by its id."""

@@ -8,19 +8,20 @@ does it.
 
 import asyncio
 import logging
-import time
 from concurrent.futures import Executor
 from typing import Any, Final
 
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.errors import BrokerError, IoError, ShardCommunicationError
-from borzoi.protocol.generations import CLASSIC, code_of, encode_command
 from borzoi.router.board import METADATA_SLOT, Board
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.asking import asked
+from borzoi.shards.clock import SteadyClock
 from borzoi.shards.descriptors import Done, Request, RequestKind
+from borzoi.shards.metadata.commands import CreateHashedUser
 from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.proposals import decode_proposal, encode_proposal
 from borzoi.shards.metadata.state import State
 from borzoi.shards.metadata.writer import MetadataWriter
 from borzoi.shards.metadata_service import Change
@@ -50,6 +51,7 @@ class MetadataWriting:
         tasks: Tasks,
         layout: DataLayout,
         files: Files,
+        clock: SteadyClock,
         *,
         sync: bool,
     ) -> None:
@@ -61,6 +63,7 @@ class MetadataWriting:
         self._tasks = tasks
         self._layout = layout
         self._files = files
+        self._clock = clock
         self._sync = sync
         self._one_at_a_time = asyncio.Lock()
         self._emptying_trash = False
@@ -75,7 +78,7 @@ class MetadataWriting:
     async def propose(self, command: Any, user_id: int) -> Change:
         """Carry a command out; when this returns it is durable and visible on every shard."""
         async with self._one_at_a_time:
-            timestamp = time.time_ns() // 1000
+            timestamp = self._clock.now_us()
             entry = self._writer.prepare(command, user_id=user_id, timestamp=timestamp)
             await self._log(entry)
             self.publish()
@@ -107,7 +110,7 @@ class MetadataWriting:
     def serve(self, request: Request, lent: memoryview, done: Done) -> None:
         """A peer's PROPOSE. The lent bytes are decoded before anything waits."""
         try:
-            command = CLASSIC.requests[request.first](memoryview(bytes(lent)))
+            command = decode_proposal(request.first, bytes(lent))
         except BrokerError as error:
             done(error.status, 0, 0, 0)
             return
@@ -192,7 +195,7 @@ class RemoteProposer:
 
     async def propose(self, command: Any, user_id: int) -> Change:
         """Ask shard 0. If it dies meanwhile the outcome is unknown and the caller is told so."""
-        payload = encode_command(command)
+        code, payload = encode_proposal(command)
         buffer = self._pool.take(max(1, len(payload)))
         if buffer is None or buffer.position is None:
             raise ShardCommunicationError("no buffer is free to ask shard 0")
@@ -202,7 +205,7 @@ class RemoteProposer:
         def start(done: Done) -> None:
             self._peers.ask(
                 METADATA_SHARD, RequestKind.PROPOSE, done, buffer=buffer, position=position,
-                length=len(payload), first=code_of(command), second=user_id, rule=DeathRule.FAIL,
+                length=len(payload), first=code, second=user_id, rule=DeathRule.FAIL,
             )  # fmt: skip
 
         try:
@@ -219,6 +222,8 @@ def _new_id(state: State, command: Any) -> int:
             return state.stream_names[name]
         case CreateTopic(stream=stream, name=name):
             return state.stream(stream).topic_names[name]
+        case CreateHashedUser(username=username):
+            return state.usernames[username]
         case _:
             return 0
 
@@ -227,7 +232,7 @@ def _named(command: Any) -> str:
     """A command for the log: its kind and what it is about, never a secret."""
     about = [
         f"{field}={getattr(command, field)!r}"
-        for field in ("stream", "topic", "name", "partitions_count")
+        for field in ("stream", "topic", "name", "partitions_count", "user", "user_id", "username")
         if hasattr(command, field)
     ]
     return " ".join([type(command).__name__, *about])

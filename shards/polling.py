@@ -11,7 +11,12 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from borzoi.protocol.batch import POLL_TAIL, find_poll
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages
-from borzoi.protocol.errors import FeatureUnavailable, InvalidCommand, PartitionNotFound
+from borzoi.protocol.errors import (
+    BrokerError,
+    FeatureUnavailable,
+    InvalidCommand,
+    PartitionNotFound,
+)
 from borzoi.protocol.frame import RESPONSE_HEADER
 from borzoi.protocol.generations import CLASSIC, Generation, encode_command
 from borzoi.protocol.identifiers import ConsumerKind, StrategyKind, consumer_number
@@ -50,6 +55,9 @@ class Poller(Protocol):
     user_id: int | None
     generation: Generation
 
+    def no_login(self, code: int, payload: memoryview) -> BrokerError:
+        """Why a request of nobody is refused."""
+
     def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:
         """Answer with messages, or with none: `size` bytes."""
 
@@ -78,6 +86,9 @@ class Polling:
         if version != self._version or user != self._user:
             self._routes.clear()
             self._version, self._user = version, user
+            if user is None:
+                # The change that was just seen has ended the login.
+                raise self._poller.no_login(Code.POLL_MESSAGES, payload)
         if self._poller.generation is CLASSIC:
             found = find_poll(payload, self._routes)
             if found is not None:

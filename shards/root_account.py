@@ -7,6 +7,7 @@ broker that others can reach never starts with a password that anybody knows.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import string
@@ -16,15 +17,15 @@ from pathlib import Path
 from typing import Final
 
 from borzoi.shards.config.errors import ConfigError
+from borzoi.shards.credentials import PASSWORD_LENGTH, USERNAME_LENGTH
+
+LOG: Final = logging.getLogger(__name__)
 
 USERNAME_VARIABLE: Final = "IGGY_ROOT_USERNAME"
 PASSWORD_VARIABLE: Final = "IGGY_ROOT_PASSWORD"
 DEFAULT_USERNAME: Final = "iggy"
 DEFAULT_PASSWORD: Final = "iggy"
 
-# Bytes of UTF-8, as on the wire.
-USERNAME_LENGTH: Final = range(3, 51)
-PASSWORD_LENGTH: Final = range(3, 101)
 GENERATED_LENGTH: Final = range(20, 40)
 
 GENERATED_PREFIX: Final = "Generated root user password: "
@@ -105,7 +106,12 @@ def store_root_password(data_directory: Path, password: str) -> Path:
 
 def forget_root_password(data_directory: Path) -> None:
     """Removes the file, if there is one: its password is no longer the root's."""
-    (data_directory / ROOT_PASSWORD_FILE).unlink(missing_ok=True)
+    path = data_directory / ROOT_PASSWORD_FILE
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        # The password in it opens nothing any more; no reason to stop anything.
+        LOG.warning("%s holds a root password of the past and cannot be deleted: %s", path, error)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from borzoi.protocol.batch import clear_first_checksum, find_send
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import PartitionNotFound, ShardCommunicationError
+from borzoi.protocol.errors import BrokerError, PartitionNotFound, ShardCommunicationError
 from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.protocol.identifiers import Balanced, PartitionId
 from borzoi.protocol.payload import U32
@@ -46,6 +46,9 @@ class Sender(Protocol):
     user_id: int | None
     generation: Generation
 
+    def no_login(self, code: int, payload: memoryview) -> BrokerError:
+        """Why a request of nobody is refused."""
+
     def finish_send(self, route: Route) -> None:
         """The batch is appended: answer."""
 
@@ -75,6 +78,9 @@ class Sending:
         if version != self._version or user != self._user:
             self._routes.clear()
             self._version, self._user = version, user
+            if user is None:
+                # The change that was just seen has ended the login.
+                raise self._sender.no_login(Code.SEND_MESSAGES, payload)
         if self._sender.generation is CLASSIC:
             found = find_send(payload, self._routes)
             if found is not None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.clients import Clients
+from borzoi.shards.clock import SteadyClock
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.describe import Describer
 from borzoi.shards.durability import Durability
@@ -22,6 +23,7 @@ class Services:
     """The parts of a worker, by what they do for a request."""
 
     clients: Clients
+    clock: SteadyClock
     cluster: Cluster
     describer: Describer
     durability: Durability

@@ -26,10 +26,13 @@ from borzoi.protocol.errors import (
     InvalidCommand,
     StaleClient,
     Unauthenticated,
+    Unauthorized,
     error_for,
 )
 from borzoi.protocol.frame import OK, encode_response
 from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.buffer import Buffer
 from borzoi.shards.asking import Abandoned
@@ -46,6 +49,11 @@ BEFORE_LOGIN: Final = frozenset({Code.PING, Code.LOGIN_USER, Code.LOGIN_WITH_PER
 # Plain numbers: comparing with a member of an enumeration costs a call.
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
 POLL_MESSAGES: Final = int(Code.POLL_MESSAGES)
+# They begin with the kind of consumer.
+WITH_CONSUMER: Final = frozenset(
+    {Code.POLL_MESSAGES, Code.STORE_CONSUMER_OFFSET, Code.DELETE_CONSUMER_OFFSET}
+)
+AS_GROUP: Final = bytes((ConsumerKind.GROUP,))
 CLOSING: Final = (StaleClient, ClientNotFound)
 
 
@@ -75,6 +83,8 @@ class Session:
         self.transport = transport
         self.client_id = xxhash.xxh32_intdigest(address.encode())
         self.user_id: int | None = None
+        self.is_open = True
+        self.was_removed = False
         self.generation: Generation = CLASSIC
         self.knows_all_codecs = False
         self._may_move = transport is Transport.TCP and services.migration.enabled
@@ -86,7 +96,11 @@ class Session:
     def adopt(cls, services: Services, link: Link, state: SessionState) -> "Session":
         """Go on with a session that another shard has begun. It does not move again."""
         session = cls(services, link, state.address, Transport.TCP)
-        session.user_id = state.user_id
+        user = services.metadata.refresh().users.get(state.user_id)
+        if user is None or user.created_at != state.user_created_at:
+            session.was_removed = True
+        elif user.status == UserStatus.ACTIVE:
+            session.user_id = user.id
         session.generation = GENERATIONS[state.generation]
         session.knows_all_codecs = state.knows_all_codecs
         session._may_move = False
@@ -99,8 +113,9 @@ class Session:
 
     @property
     def user(self) -> int:
-        """The user who is logged in; handlers run only for one."""
-        assert self.user_id is not None, "the dispatcher lets nobody in without a login"
+        """The user who is logged in. A handler that has waited may find that nobody is any more."""
+        if self.user_id is None:
+            raise self._nobody("this")
         return self.user_id
 
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
@@ -108,7 +123,7 @@ class Session:
         try:
             if code == SEND_MESSAGES:
                 if self.user_id is None:
-                    raise Unauthenticated("SEND_MESSAGES needs a login")
+                    raise self.no_login(code, payload)
                 self._sending.begin(payload, buffer, start)
             elif code == POLL_MESSAGES and self.user_id is not None:
                 self._polling.begin(payload)
@@ -123,6 +138,7 @@ class Session:
 
     def closed(self) -> None:
         """The client is gone; what it has in work ends without an answer."""
+        self.is_open = False
 
     # Everything that has a handler.
 
@@ -131,8 +147,10 @@ class Session:
         if decode is None:
             raise InvalidCommand(f"there is no command {code}")
         command = decode(payload)
+        # The user may have been removed or made inactive on another shard.
+        self._services.metadata.refresh()
         if self.user_id is None and code not in BEFORE_LOGIN:
-            raise Unauthenticated(f"{Code(code).name} needs a login")
+            raise self.no_login(code, payload)
         handler = HANDLERS.get(code)
         if handler is None:
             raise FeatureUnavailable(f"{Code(code).name} is not served yet")
@@ -172,6 +190,25 @@ class Session:
                 self._moves_to = route.owner
                 self._move_soon()
 
+    def no_login(self, code: int, payload: memoryview) -> BrokerError:
+        """Why a request of nobody is refused.
+
+        A session whose user was removed is told so in the way of a client that is not registered
+        any more, where that makes a difference to clients.
+        """
+        if self.was_removed:
+            if code == Code.GET_ME:
+                return ClientNotFound(f"client {self.client_id} is not registered any more")
+            as_group = code in WITH_CONSUMER and bytes(payload[:1]) == AS_GROUP
+            if as_group or code == Code.JOIN_CONSUMER_GROUP:
+                return StaleClient(f"client {self.client_id} is not registered any more")
+        return self._nobody(Code(code).name)
+
+    def _nobody(self, what: str) -> BrokerError:
+        if self.was_removed:
+            return Unauthorized(f"the user of client {self.client_id} was removed")
+        return Unauthenticated(f"{what} needs a login")
+
     def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:
         """Answer with what was found."""
         self._link.finish(parts, size)
@@ -191,10 +228,16 @@ class Session:
     def _move(self) -> None:
         """Go to the shard that owns what we send to; not now if the client was faster."""
         shard, self._moves_to = self._moves_to, None
-        if shard is None or self.user_id is None:
+        users = self._services.metadata.refresh().users
+        user = None if self.user_id is None else users.get(self.user_id)
+        if shard is None or user is None:
             return
         state = SessionState(
-            self.address, self.user_id, self.generation.name, self.knows_all_codecs
+            self.address,
+            user.id,
+            user.created_at,
+            self.generation.name,
+            self.knows_all_codecs,
         )
         self._services.migration.hand_over(self._link, shard, state)
 

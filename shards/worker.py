@@ -35,6 +35,7 @@ from borzoi.router.receive import ReceiveBlocks
 from borzoi.router.wake import Wake
 from borzoi.shards.cannot_boot import CannotBoot
 from borzoi.shards.clients import Clients
+from borzoi.shards.clock import SteadyClock
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
@@ -43,11 +44,14 @@ from borzoi.shards.descriptors import Done, Request, RequestKind
 from borzoi.shards.durability import Durability
 from borzoi.shards.file_limits import affordable, open_files_bound
 from borzoi.shards.group_commit import GroupCommit
+from borzoi.shards.hashing import Hashing
 from borzoi.shards.listener import Listener, check_port_is_free
 from borzoi.shards.log_lines import LineHandler
-from borzoi.shards.logins import Logins
+from borzoi.shards.login_failures import Attempt, LoginFailures
+from borzoi.shards.logins import Logins, Note, failure_limits
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.follower import MetadataCopy, open_copy
+from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata.writer import MetadataWriter
 from borzoi.shards.metadata_boot import open_metadata
 from borzoi.shards.metadata_service import MetadataService
@@ -56,16 +60,18 @@ from borzoi.shards.migration import Migration
 from borzoi.shards.owned_partition import Ended
 from borzoi.shards.owners import Owners
 from borzoi.shards.partitions import Partitions
-from borzoi.shards.peers import Peers
+from borzoi.shards.peers import DeathRule, Peers
 from borzoi.shards.polls import Polls
 from borzoi.shards.readers import Readers
 from borzoi.shards.recovering import MetadataIsBehind, recover_partitions
+from borzoi.shards.root_account import forget_root_password
 from borzoi.shards.sends import Sends
 from borzoi.shards.services import Services
 from borzoi.shards.session import Link as SessionLink
 from borzoi.shards.session import Session
 from borzoi.shards.statistics import Statistics
 from borzoi.shards.tasks import Tasks
+from borzoi.shards.token_cleaner import TokenCleaner
 from borzoi.shards.warm_reads import WarmReads
 from borzoi.shards.worker_spec import (
     Event,
@@ -110,7 +116,8 @@ class Worker:
         system = config.system
 
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
-        self._hashing = ThreadPoolExecutor(1, "hashing")
+        self._hashing = Hashing(ThreadPoolExecutor(1, "hashing"), config.limits.logins_waiting_max)
+        self._clock = SteadyClock()
         self._tasks = Tasks(on_broken)
         self._files = Files()
         self._layout = DataLayout(
@@ -199,6 +206,7 @@ class Worker:
         if copy.snapshot_problem is not None:
             LOG.warning("%s", copy.snapshot_problem)
         self._wire(copy, writer)
+        await self._hashing.prepare()
         self._recover()
         self._control.beat(time.monotonic_ns())
         self._peers.start()
@@ -220,6 +228,11 @@ class Worker:
         saver = self._config.message_saver
         if saver.enabled:
             self._loop.call_later(seconds(saver.interval), self._save)
+        cleaner = self._config.personal_access_token.cleaner
+        if self._writing is not None and cleaner.enabled:
+            TokenCleaner(
+                self._loop, self._metadata, self._clock, self._tasks, seconds(cleaner.interval)
+            ).start()
         await self._stop_ordered.wait()
         await self._stop()
 
@@ -252,6 +265,7 @@ class Worker:
                 self._tasks,
                 self._layout,
                 self._files,
+                self._clock,
                 sync=config.system.state.enforce_fsync,
             )
             self._writing.on_effects = self._take_effects
@@ -263,14 +277,22 @@ class Worker:
             spec.shard, spec.shard_count, self._partitions, self._peers, self._metadata
         )
         self._clients = Clients(self._peers, self._pool)
+        self._logins = Logins(
+            self._metadata,
+            self._hashing,
+            LoginFailures(failure_limits(config.limits), time.monotonic),
+            config.limits.login_failures_free,
+            self._tell_login_note,
+        )
         describer = Describer(self._readers)
         self._cluster = Cluster(config, spec.follower)
         self._services = Services(
             clients=self._clients,
+            clock=self._clock,
             cluster=self._cluster,
             describer=describer,
             durability=self._durability,
-            logins=Logins(self._metadata, self._hashing),
+            logins=self._logins,
             metadata=self._metadata,
             migration=Migration(
                 self._peers,
@@ -372,6 +394,9 @@ class Worker:
                 done(0, 0, 0, 0)
             case RequestKind.CLIENTS:
                 self._clients.serve(lent, done)
+            case RequestKind.LOGIN_NOTE:
+                self._logins.serve(request)
+                done(0, 0, 0, 0)
             case _:
                 self._owners.serve(request, lent, done)
 
@@ -379,6 +404,16 @@ class Worker:
         self._partitions.apply_effects(effects)
         self._sends.forget(effects)
         self._readers.forget(effects)
+        self._clients.apply_effects(effects)
+        if self._spec.shard == METADATA_SHARD and ROOT_USER_ID in effects.passwords_changed:
+            forget_root_password(Path(self._layout.root))
+
+    def _tell_login_note(self, note: Note, attempt: Attempt) -> None:
+        for shard in self._peers.shards():
+            self._peers.ask(
+                shard, RequestKind.LOGIN_NOTE, _nothing_more, option=note,
+                first=attempt.pair, second=attempt.host, rule=DeathRule.COMPLETE,
+            )  # fmt: skip
 
     # The supervisor.
 
@@ -485,6 +520,10 @@ class Worker:
                 partition.offsets.sync()
             except BrokerError as error:
                 LOG.error("offsets of %s are not on the disk: %s", partition.target, error)
+
+
+def _nothing_more(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
+    """What to do when a shard was told something that needs no answer."""
 
 
 def _set_once(future: asyncio.Future[int]) -> Ended:

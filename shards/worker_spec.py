@@ -68,6 +68,7 @@ class SessionState(msgspec.Struct, frozen=True):
 
     address: str
     user_id: int
+    user_created_at: int
     generation: str
     knows_all_codecs: bool
 

@@ -19,7 +19,6 @@ NOT_YET: Final[dict[str, str]] = {
     "tcp.tls": "TLS is not served yet, TCP stays in clear text",
     "quic": "QUIC is not served yet",
     "websocket": "WebSocket is not served yet",
-    "personal_access_token": "personal access tokens do not exist yet",
     "heartbeat": "silent clients are not evicted yet",
     "telemetry": "nothing is exported yet",
     "system.backup": "nothing is archived yet",

@@ -223,6 +223,11 @@ def _limits(limits: Limits) -> Iterator[str]:
         )
     for name in Limits.__struct_fields__:
         yield from _above_zero(f"limits.{name}", getattr(limits, name))
+    if limits.login_backoff_min > limits.login_backoff_max:
+        yield (
+            f"limits.login_backoff_min is {format_duration(limits.login_backoff_min)}: needs at"
+            f" most limits.login_backoff_max, {format_duration(limits.login_backoff_max)}"
+        )
     for key, size, bound_name, bound in (
         ("frame_size_max", limits.frame_size_max, "the largest buffer", FRAME_SIZE_MAX),
         (

@@ -393,6 +393,12 @@ class Limits(Table, frozen=True, kw_only=True):
     connections_max              open connections of one shard
     connections_per_address_max  of these, from one remote address
     login_timeout                from the connect to a successful login
+    logins_waiting_max           logins of one shard that wait for the thread that hashes
+    login_failures_free          failed logins in a row before a user and address have to wait
+    login_backoff_min            how long they wait then; twice as long after each further failure
+    login_backoff_max            but never longer than this
+    login_failures_forgotten_after   a failure that is older counts for nothing
+    login_failures_kept_max      pairs of user and address whose failures are remembered
     frame_timeout                from a frame's first byte to its last
     write_timeout                without the peer taking a byte of an answer
     request_timeout              for the answer of another shard
@@ -408,6 +414,12 @@ class Limits(Table, frozen=True, kw_only=True):
     connections_max: U32 = 10_000
     connections_per_address_max: U32 = 5_000
     login_timeout: Duration = 30 * SECOND
+    logins_waiting_max: U32 = 1024
+    login_failures_free: U32 = 5
+    login_backoff_min: Duration = SECOND
+    login_backoff_max: Duration = MINUTE
+    login_failures_forgotten_after: Duration = 15 * MINUTE
+    login_failures_kept_max: U32 = 10_000
     frame_timeout: Duration = 60 * SECOND
     write_timeout: Duration = 60 * SECOND
     request_timeout: Duration = 2 * SECOND

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from borzoi.protocol.generations import Generation
 from borzoi.protocol.responses.clients import Transport
+from borzoi.shards.logins import Who
 
 
 class Caller(Protocol):
@@ -15,7 +16,14 @@ class Caller(Protocol):
     address: str
     generation: Generation
     knows_all_codecs: bool
+    is_open: bool
+    was_removed: bool
 
     @property
     def user(self) -> int:
-        """The user who is logged in."""
+        """The user who is logged in. Raises if nobody is, which may have changed meanwhile."""
+
+
+def who_asks(caller: Caller) -> Who:
+    """Where a login or a password comes from."""
+    return Who(caller.address.rpartition(":")[0], lambda: caller.is_open)

@@ -1,24 +1,48 @@
 """Logging in and out."""
 
-from borzoi.protocol.commands.sessions import LoginUser, LogoutUser
-from borzoi.protocol.errors import ClientNotFound
+from borzoi.protocol.commands.sessions import (
+    LoginUser,
+    LoginWithPersonalAccessToken,
+    LogoutUser,
+)
+from borzoi.protocol.errors import BrokerError, ClientNotFound
 from borzoi.protocol.generations import generation_for
 from borzoi.protocol.responses.users import Identity
-from borzoi.shards.handlers.caller import Caller
+from borzoi.shards.handlers.caller import Caller, who_asks
 from borzoi.shards.services import Services
+from borzoi.shards.tokens import check_token
 
 
 async def login_user(services: Services, caller: Caller, command: LoginUser) -> Identity:
     """Become a user. A failed login leaves the old identity in place."""
-    user_id = await services.logins.check(command.username, command.password)
-    if not services.clients.is_registered(caller):
-        raise ClientNotFound(f"client {caller.client_id} is not registered any more")
-    caller.generation = generation_for(command.version)
-    caller.knows_all_codecs = "codecs" in command.context
-    caller.user_id = user_id
-    return Identity(user_id)
+    user_id = await services.logins.check(command.username, command.password, who_asks(caller))
+    return _become(services, caller, user_id, command.version, command.context)
+
+
+def login_with_personal_access_token(
+    services: Services, caller: Caller, command: LoginWithPersonalAccessToken
+) -> Identity:
+    """The same with a token, which tells the user by itself."""
+    state = services.metadata.refresh()
+    try:
+        user_id = check_token(state, command.token, services.clock.now_us())
+    except BrokerError as error:
+        services.logins.note_other_failure("token", "a token", who_asks(caller).host, str(error))
+        raise
+    return _become(services, caller, user_id, "", "")
 
 
 def logout_user(_services: Services, caller: Caller, _command: LogoutUser) -> None:
     """Be nobody again; the connection stays."""
     caller.user_id = None
+
+
+def _become(
+    services: Services, caller: Caller, user_id: int, version: str, context: str
+) -> Identity:
+    if not services.clients.is_registered(caller):
+        raise ClientNotFound(f"client {caller.client_id} is not registered any more")
+    caller.generation = generation_for(version)
+    caller.knows_all_codecs = "codecs" in context
+    caller.user_id = user_id
+    return Identity(user_id)

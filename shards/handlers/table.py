@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from borzoi.protocol.codes import Code
-from borzoi.shards.handlers import offsets, sessions, streams, system, topics
+from borzoi.shards.handlers import offsets, sessions, streams, system, tokens, topics, users
 
 Handler = Callable[..., Any]
 """(services, caller, command) -> the reply's value, or a coroutine that gives it."""
@@ -20,8 +20,19 @@ HANDLERS: Final[dict[int, Handler]] = {
     Code.GET_ME: system.get_me,
     Code.GET_CLIENT: system.get_client,
     Code.GET_CLIENTS: system.get_clients,
+    Code.GET_USER: users.get_user,
+    Code.GET_USERS: users.get_users,
+    Code.CREATE_USER: users.create_user,
+    Code.DELETE_USER: users.delete_user,
+    Code.UPDATE_USER: users.update_user,
+    Code.UPDATE_PERMISSIONS: users.update_permissions,
+    Code.CHANGE_PASSWORD: users.change_password,
     Code.LOGIN_USER: sessions.login_user,
     Code.LOGOUT_USER: sessions.logout_user,
+    Code.GET_PERSONAL_ACCESS_TOKENS: tokens.get_personal_access_tokens,
+    Code.CREATE_PERSONAL_ACCESS_TOKEN: tokens.create_personal_access_token,
+    Code.DELETE_PERSONAL_ACCESS_TOKEN: tokens.delete_personal_access_token,
+    Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN: sessions.login_with_personal_access_token,
     Code.GET_STREAM: streams.get_stream,
     Code.GET_STREAMS: streams.get_streams,
     Code.CREATE_STREAM: streams.create_stream,

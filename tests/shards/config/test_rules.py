@@ -145,6 +145,8 @@ def test_kept(settings: dict[str, Any]) -> None:
         ),
         ({"limits.response_size_max": 2**32}, "limits.response_size_max"),
         ({"limits.connections_max": 0}, "limits.connections_max"),
+        ({"limits.login_failures_free": 0}, "limits.login_failures_free"),
+        ({"limits.login_backoff_min": 60_000_001}, "limits.login_backoff_min"),
         ({"limits.heartbeat_timeout": 0}, "limits.heartbeat_timeout"),
         ({"limits.heartbeat_timeout": 1_999_999}, "limits.heartbeat_timeout"),
     ],

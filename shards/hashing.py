@@ -1,0 +1,117 @@
+"""The one thread of a shard that hashes passwords, and who is next.
+
+A hash costs tens of milliseconds of CPU and 19 MiB, so there is never more than one at a time,
+and whoever comes from an address with failed logins waits behind everybody who does not. Who has
+disconnected meanwhile is passed over.
+
+Always: at most one turn is taken; at most `waiting_max` wait for one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import NamedTuple, TypeVar
+
+from borzoi.protocol.errors import Disconnected
+from borzoi.shards.passwords import hash_password, verify_password
+
+Result = TypeVar("Result")
+
+
+class Waiting(NamedTuple):
+    """Somebody in the queue; the number keeps those of one rank in order."""
+
+    rank: int
+    number: int
+    turn: asyncio.Future[None]
+    is_there: Callable[[], bool]
+
+
+class Hashing:
+    """Hashes and verifies, one at a time."""
+
+    def __init__(self, thread: Executor, waiting_max: int) -> None:
+        self._thread = thread
+        self._waiting_max = waiting_max
+        self._waiting: list[Waiting] = []
+        self._numbers = count()
+        self._taken = False
+        self._dummy_hash: str | None = None
+
+    @asynccontextmanager
+    async def turn(self, rank: int, is_there: Callable[[], bool]) -> AsyncIterator[None]:
+        """Wait to be the one who may hash. Disconnected if too many wait, or nobody is there."""
+        if self._taken:
+            await self._wait(rank, is_there)
+        self._taken = True
+        try:
+            yield
+        finally:
+            self._next()
+
+    async def hash(self, password: str) -> str:
+        """The hash of a new password. Within a turn."""
+        return await self._run(hash_password, password)
+
+    async def verify(self, stored: str | None, password: str) -> bool:
+        """Whether the password is the one of that hash. As slow for no hash. Within a turn."""
+        return await self._run(self._verify, stored, password)
+
+    async def prepare(self) -> None:
+        """Make the hash that stands for users who do not exist, before anybody can tell."""
+        self._dummy_hash = await self._run(hash_password, "nobody has this password")
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    async def _wait(self, rank: int, is_there: Callable[[], bool]) -> None:
+        if len(self._waiting) >= self._waiting_max:
+            self._pass_over_the_gone()
+        if len(self._waiting) >= self._waiting_max:
+            raise Disconnected(f"{len(self._waiting)} others wait to have a password hashed")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._waiting, Waiting(rank, next(self._numbers), turn, is_there))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                # It was our turn already: hand it on.
+                self._next()
+            raise
+
+    def _next(self) -> None:
+        while self._waiting:
+            waiting = heappop(self._waiting)
+            if waiting.turn.done():
+                continue
+            if waiting.is_there():
+                waiting.turn.set_result(None)
+                return
+            waiting.turn.set_exception(Disconnected("the client is gone"))
+        self._taken = False
+
+    def _pass_over_the_gone(self) -> None:
+        kept = []
+        for waiting in self._waiting:
+            if waiting.turn.done():
+                continue
+            if waiting.is_there():
+                kept.append(waiting)
+            else:
+                waiting.turn.set_exception(Disconnected("the client is gone"))
+        heapify(kept)
+        self._waiting = kept
+
+    def _verify(self, stored: str | None, password: str) -> bool:
+        if stored is None:
+            assert self._dummy_hash is not None, "prepare() comes before the first login"
+            verify_password(self._dummy_hash, password)
+            return False
+        return verify_password(stored, password)
+
+    async def _run(self, work: Callable[..., Result], *arguments: object) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
