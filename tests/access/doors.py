@@ -1,0 +1,107 @@
+"""Ways into the broker for tests that say what may be done, not how bytes travel.
+
+A transport that is new to the broker is one more door in DOORS; the tests of this folder run
+through all of them.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import psutil
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.sessions import LoginUser
+from borzoi.protocol.frame import encode_request
+from borzoi.protocol.generations import encode_command
+from tests.broker import BrokerProcess, wait_for
+from tests.integration.wire import Wire
+
+ROUNDS_MAX: Final = 32
+
+
+class Request(Protocol):
+    """A code and its payload."""
+
+    @property
+    def code(self) -> Code: ...
+
+    @property
+    def payload(self) -> bytes: ...
+
+
+class Channel(Protocol):
+    """A session as one of the users."""
+
+    def login(self, username: str, password: str) -> int:
+        """Log in; the status."""
+
+    def statuses(self, requests: Sequence[Request]) -> list[int]:
+        """Send all of them and then read the answers."""
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class Door(Protocol):
+    """A transport."""
+
+    def channels(self, broker: BrokerProcess, per_shard: int) -> dict[int, list[Channel]]:
+        """So many sessions on each shard, by shard."""
+
+
+class TcpChannel:
+    """One TCP connection; requests are pipelined."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.wire = Wire(broker, login=False)
+
+    def login(self, username: str, password: str) -> int:
+        return self.wire.call(Code.LOGIN_USER, encode_command(LoginUser(username, password)))[0]
+
+    def statuses(self, requests: Sequence[Request]) -> list[int]:
+        frames = [encode_request(request.code, request.payload) for request in requests]
+        self.wire.write(b"".join(frames))
+        return [self.wire.read_answer()[0] for _ in requests]
+
+    def close(self) -> None:
+        self.wire.close()
+
+
+class TcpDoor:
+    """The kernel chooses the shard of a connection, so some are made in vain."""
+
+    def channels(self, broker: BrokerProcess, per_shard: int) -> dict[int, list[Channel]]:
+        workers = broker.workers()
+        found: dict[int, list[Channel]] = {shard: [] for shard in workers}
+        for _ in range(ROUNDS_MAX):
+            opened = {channel.wire.port: channel for channel in self._opened(broker, per_shard)}
+            for port, shard in _shards_of(workers, set(opened)).items():
+                channel = opened[port]
+                if len(found[shard]) < per_shard:
+                    found[shard].append(channel)
+                else:
+                    channel.close()
+            if all(len(channels) == per_shard for channels in found.values()):
+                return found
+        raise AssertionError(f"{ROUNDS_MAX} rounds of connections missed a shard")
+
+    def _opened(self, broker: BrokerProcess, count: int) -> list[TcpChannel]:
+        return [TcpChannel(broker) for _ in range(count)]
+
+
+DOORS: Final[dict[str, Door]] = {"tcp": TcpDoor()}
+
+
+def _shards_of(workers: dict[int, int], ports: set[int]) -> dict[int, int]:
+    """Which worker holds the other end of each of our ports."""
+
+    def all_accepted() -> dict[int, int]:
+        holders = {
+            connection.raddr.port: shard
+            for shard, pid in workers.items()
+            for connection in psutil.Process(pid).net_connections("tcp")
+            if connection.raddr and connection.raddr.port in ports
+        }
+        return holders if len(holders) == len(ports) else {}
+
+    return wait_for(all_accepted)
