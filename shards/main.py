@@ -1,4 +1,4 @@
-"""The command line of the broker: `borzoi serve`, `borzoi config`, and `iggy-server`.
+"""The command line of the broker: `borzoi serve`, `config` and `reset-root`, and `iggy-server`.
 
 Reads the configuration, then hands over to the supervisor in the same process. Always: a
 configuration that cannot be used ends with exit code 1 and one line on standard error that says
@@ -72,6 +72,44 @@ def serve(**parameters: Any) -> None:
 def iggy_server(**parameters: Any) -> None:
     """Run the broker: `borzoi serve` under the name that Iggy's tools look for."""
     sys.exit(run_broker(**parameters))
+
+
+@main.command("reset-root")
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The TOML file, instead of the one IGGY_CONFIG_PATH names.",
+)
+@click.option("--generate", is_flag=True, help="Make a password up and print it.")
+def reset_root_command(config_path: Path | None, generate: bool) -> None:
+    """Give the root user of a stopped broker a new password.
+
+    It is taken from IGGY_ROOT_PASSWORD if that is set, asked for on a terminal, and read from the
+    first line of standard input otherwise; never from the command line, which others can read.
+    """
+    loaded = load_or_exit(config_path)
+    # Imported here: nothing else of the command line needs it.
+    from borzoi.shards.reset_root import check_new_password, reset_root
+    from borzoi.shards.root_account import GENERATED_PREFIX, PASSWORD_VARIABLE, random_password
+
+    try:
+        if generate:
+            password = random_password()
+        elif loaded.environ.get(PASSWORD_VARIABLE):
+            click.echo(f"borzoi: taking the new password from {PASSWORD_VARIABLE}", err=True)
+            password = loaded.environ[PASSWORD_VARIABLE]
+        elif sys.stdin.isatty():
+            password = click.prompt("New root password", hide_input=True, confirmation_prompt=True)
+        else:
+            password = sys.stdin.readline().removesuffix("\n")
+        check_new_password(password)
+        username = reset_root(loaded.config, password)
+    except ConfigError as error:
+        sys.exit(report(error))
+    click.echo(f"borzoi: the root user {username!r} has a new password", err=True)
+    if generate:
+        click.echo(f"{GENERATED_PREFIX}{password}")
 
 
 @main.group()

@@ -53,9 +53,14 @@ class Wire:
     opened: ClassVar[list["Wire"]] = []
     """All of the test that runs; a fixture closes what the test has not."""
 
-    def __init__(self, broker: BrokerProcess, *, login: bool = True) -> None:
+    def __init__(
+        self, broker: BrokerProcess, *, login: bool = True, source: str | None = None
+    ) -> None:
+        """`source` is the address we come from; all of 127.0.0.0/8 is this machine."""
         self.opened.append(self)
-        self.socket = socket.create_connection((broker.host, broker.port), TIMEOUT_S)
+        self.socket = socket.create_connection(
+            (broker.host, broker.port), TIMEOUT_S, None if source is None else (source, 0)
+        )
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if login:
             self.ask(LoginUser("iggy", "iggy"))
