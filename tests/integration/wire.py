@@ -36,6 +36,7 @@ from tests.broker import BrokerProcess, wait_for
 # Whatever the machine has: tests that look at both shards need exactly two.
 TWO_SHARDS: Final = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "2"}
 
+ROOT: Final = LoginUser("iggy", "iggy")
 TIMEOUT_S: Final = 20.0
 TRIES_MAX: Final = 64
 FIRST: Final = PollingStrategy(StrategyKind.FIRST)
@@ -63,7 +64,7 @@ class Wire:
         )
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if login:
-            self.ask(LoginUser("iggy", "iggy"))
+            self.ask(ROOT)
 
     @property
     def port(self) -> int:
@@ -208,7 +209,7 @@ def shard_of_wire(broker: BrokerProcess, wire: Wire) -> int:
 
 
 @contextmanager
-def one_per_shard(broker: BrokerProcess) -> Iterator[Sequence[Wire]]:
+def one_per_shard(broker: BrokerProcess, login: LoginUser = ROOT) -> Iterator[Sequence[Wire]]:
     """Logged-in connections, one on each shard, by shard. The kernel chooses, so some are spare."""
     opened: list[Wire] = []
     found: dict[int, Wire] = {}
@@ -220,7 +221,7 @@ def one_per_shard(broker: BrokerProcess) -> Iterator[Sequence[Wire]]:
             shard = shard_of_wire(broker, wire)
             if shard not in found:
                 found[shard] = wire
-                wire.ask(LoginUser("iggy", "iggy"))
+                wire.ask(login)
             if len(found) == len(shards):
                 break
         assert len(found) == len(shards), f"{TRIES_MAX} connections missed a shard"
