@@ -35,7 +35,9 @@ class RequestKind(IntEnum):
     BARRIER = 8  # apply the metadata log up to index `first`, unlink what it removed
     CLIENTS = 9  # write the connected clients into the lent buffer
     FLUSH_JOURNALS = 10  # durability "buffered" only: write everything that is in memory
-    LOGIN_NOTE = 11  # option = failed or succeeded, first = user and address, second = address
+    # option = failed or succeeded; digests: first = name and address, second = address,
+    # namespace = name
+    LOGIN_NOTE = 11
 
 
 RESUBMITTED = 1

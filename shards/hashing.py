@@ -1,8 +1,8 @@
 """The one thread of a shard that hashes passwords, and who is next.
 
-A hash costs tens of milliseconds of CPU and 19 MiB, so there is never more than one at a time,
-and whoever comes from an address with failed logins waits behind everybody who does not. Who has
-disconnected meanwhile is passed over.
+A hash costs tens of milliseconds of CPU and 19 MiB, so there is never more than one at a time.
+Whoever has failed to log in waits behind everybody who has not; that is looked up when somebody
+is chosen, because it changes while they wait. Who has disconnected is passed over.
 
 Always: at most one turn is taken; at most `waiting_max` wait for one.
 """
@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
-from heapq import heapify, heappop, heappush
-from itertools import count
 from typing import NamedTuple, TypeVar
 
 from borzoi.protocol.errors import Disconnected
@@ -22,10 +20,9 @@ Result = TypeVar("Result")
 
 
 class Waiting(NamedTuple):
-    """Somebody in the queue; the number keeps those of one rank in order."""
+    """Somebody in the queue."""
 
-    rank: int
-    number: int
+    rank: Callable[[], int]
     turn: asyncio.Future[None]
     is_there: Callable[[], bool]
 
@@ -37,13 +34,17 @@ class Hashing:
         self._thread = thread
         self._waiting_max = waiting_max
         self._waiting: list[Waiting] = []
-        self._numbers = count()
         self._taken = False
         self._dummy_hash: str | None = None
 
     @asynccontextmanager
-    async def turn(self, rank: int, is_there: Callable[[], bool]) -> AsyncIterator[None]:
-        """Wait to be the one who may hash. Disconnected if too many wait, or nobody is there."""
+    async def turn(
+        self, rank: Callable[[], int], is_there: Callable[[], bool]
+    ) -> AsyncIterator[None]:
+        """Wait to be the one who may hash: the lowest rank, then who has waited longest.
+
+        Disconnected if too many wait, or if nobody is there any more.
+        """
         if self._taken:
             await self._wait(rank, is_there)
         self._taken = True
@@ -68,13 +69,13 @@ class Hashing:
         """How many wait."""
         return len(self._waiting)
 
-    async def _wait(self, rank: int, is_there: Callable[[], bool]) -> None:
+    async def _wait(self, rank: Callable[[], int], is_there: Callable[[], bool]) -> None:
         if len(self._waiting) >= self._waiting_max:
             self._pass_over_the_gone()
         if len(self._waiting) >= self._waiting_max:
             raise Disconnected(f"{len(self._waiting)} others wait to have a password hashed")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heappush(self._waiting, Waiting(rank, next(self._numbers), turn, is_there))
+        self._waiting.append(Waiting(rank, turn, is_there))
         try:
             await turn
         except asyncio.CancelledError:
@@ -84,15 +85,14 @@ class Hashing:
             raise
 
     def _next(self) -> None:
-        while self._waiting:
-            waiting = heappop(self._waiting)
-            if waiting.turn.done():
-                continue
-            if waiting.is_there():
-                waiting.turn.set_result(None)
-                return
-            waiting.turn.set_exception(Disconnected("the client is gone"))
-        self._taken = False
+        self._pass_over_the_gone()
+        if not self._waiting:
+            self._taken = False
+            return
+        # The first of several that are equal: `min` keeps the order of arrival.
+        chosen = min(self._waiting, key=lambda waiting: waiting.rank())
+        self._waiting.remove(chosen)
+        chosen.turn.set_result(None)
 
     def _pass_over_the_gone(self) -> None:
         kept = []
@@ -103,7 +103,6 @@ class Hashing:
                 kept.append(waiting)
             else:
                 waiting.turn.set_exception(Disconnected("the client is gone"))
-        heapify(kept)
         self._waiting = kept
 
     def _verify(self, stored: str | None, password: str) -> bool:

@@ -30,6 +30,7 @@ class Attempt(NamedTuple):
 
     pair: int
     host: int
+    name: int
 
 
 class Failed(NamedTuple):
@@ -47,7 +48,11 @@ class Row(NamedTuple):
 
 def attempt_of(kind: str, username: str, host: str) -> Attempt:
     """The digests of an attempt. `kind` keeps apart what is counted apart."""
-    return Attempt(_digest(f"{kind} {len(host)} {host} {username}"), _digest(host))
+    return Attempt(
+        _digest(f"{kind} {len(host)} {host} {username}"),
+        _digest(host),
+        _digest(f"{kind} {username}"),
+    )
 
 
 class LoginFailures:
@@ -58,6 +63,7 @@ class LoginFailures:
         self._clock = clock
         self._pairs: OrderedDict[int, Row] = OrderedDict()
         self._hosts: OrderedDict[int, Row] = OrderedDict()
+        self._names: OrderedDict[int, Row] = OrderedDict()
 
     def wait_s(self, attempt: Attempt) -> float:
         """How long this attempt has to wait; 0 if it may be made now."""
@@ -65,25 +71,26 @@ class LoginFailures:
         return 0.0 if row is None else max(0.0, row.until - self._clock())
 
     def rank(self, attempt: Attempt) -> int:
-        """Failures from that address lately: those with fewer are served first."""
-        row = self._hosts.get(attempt.host)
-        if row is None or self._clock() - row.last > self._limits.forgotten_after_s:
-            return 0
-        return row.in_a_row
+        """Failures from that address or under that name lately: who has fewer is served first."""
+        now = self._clock()
+        return max(
+            self._count(self._hosts, attempt.host, now),
+            self._count(self._names, attempt.name, now),
+        )
 
     def failed(self, attempt: Attempt) -> Failed:
         """Note a failure."""
         limits = self._limits
         now = self._clock()
-        count = self._count(self._pairs, attempt.pair, now)
+        count = self._count(self._pairs, attempt.pair, now) + 1
         wait_s = 0.0
         if count >= limits.free:
             # The exponent is bounded before it is used: a float holds no 2 ** 10,000.
             doublings = min(count - limits.free, 64)
             wait_s = min(limits.wait_min_s * 2.0**doublings, limits.wait_max_s)
         self._put(self._pairs, attempt.pair, Row(count, now, now + wait_s))
-        of_host = self._count(self._hosts, attempt.host, now)
-        self._put(self._hosts, attempt.host, Row(of_host, now, now))
+        for rows, key in ((self._hosts, attempt.host), (self._names, attempt.name)):
+            self._put(rows, key, Row(self._count(rows, key, now) + 1, now, now))
         return Failed(count, wait_s)
 
     def succeeded(self, attempt: Attempt) -> bool:
@@ -91,14 +98,14 @@ class LoginFailures:
         return self._pairs.pop(attempt.pair, None) is not None
 
     def __len__(self) -> int:
-        """How many rows there are, of both kinds."""
-        return len(self._pairs) + len(self._hosts)
+        """How many rows there are, of all kinds."""
+        return len(self._pairs) + len(self._hosts) + len(self._names)
 
     def _count(self, rows: OrderedDict[int, Row], key: int, now: float) -> int:
         row = rows.get(key)
         if row is None or now - row.last > self._limits.forgotten_after_s:
-            return 1
-        return row.in_a_row + 1
+            return 0
+        return row.in_a_row
 
     def _put(self, rows: OrderedDict[int, Row], key: int, row: Row) -> None:
         rows[key] = row

@@ -8,6 +8,7 @@ shards, so that five tries are five tries wherever the connections land.
 import logging
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from borzoi.protocol.errors import InvalidCredentials, UserInactive
@@ -91,7 +92,7 @@ class Logins:
         """Raise InvalidCredentials unless the password fits; failures count against the name."""
         attempt = attempt_of("password", username, who.host)
         self._refuse_while_waiting(attempt)
-        async with self._hashing.turn(self._failures.rank(attempt), who.is_there):
+        async with self._hashing.turn(partial(self._failures.rank, attempt), who.is_there):
             # Others may have failed while this one waited.
             self._refuse_while_waiting(attempt)
             if await self._hashing.verify(stored, password):
@@ -111,7 +112,7 @@ class Logins:
 
     async def hash(self, password: str, who: Who) -> str:
         """The hash of a new password."""
-        async with self._hashing.turn(0, who.is_there):
+        async with self._hashing.turn(_first_of_all, who.is_there):
             return await self._hashing.hash(password)
 
     def note_other_failure(self, kind: str, account: str, host: str, reason: str) -> None:
@@ -122,7 +123,7 @@ class Logins:
 
     def serve(self, request: Request) -> None:
         """A note of another shard."""
-        attempt = Attempt(request.first, request.second)
+        attempt = Attempt(request.first, request.second, request.namespace)
         if request.option == Note.FAILED:
             self._failures.failed(attempt)
         else:
@@ -132,6 +133,11 @@ class Logins:
         wait_s = self._failures.wait_s(attempt)
         if wait_s:
             raise InvalidCredentials(f"too many failures, nothing is looked at for {wait_s:.1f} s")
+
+
+def _first_of_all() -> int:
+    """The rank of somebody who is logged in already."""
+    return 0
 
 
 def failure_limits(limits: Limits) -> FailureLimits:

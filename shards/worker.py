@@ -412,7 +412,8 @@ class Worker:
         for shard in self._peers.shards():
             self._peers.ask(
                 shard, RequestKind.LOGIN_NOTE, _nothing_more, option=note,
-                first=attempt.pair, second=attempt.host, rule=DeathRule.COMPLETE,
+                first=attempt.pair, second=attempt.host, namespace=attempt.name,
+                rule=DeathRule.COMPLETE,
             )  # fmt: skip
 
     # The supervisor.

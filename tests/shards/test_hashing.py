@@ -25,11 +25,12 @@ class Turns:
     def __init__(self, hashing: Hashing) -> None:
         self.hashing = hashing
         self.order: list[str] = []
+        self.ranks: dict[str, int] = {}
         self.running = 0
         self.go_on = asyncio.Event()
 
     async def take(self, name: str, rank: int = 0, is_there: Callable[[], bool] = present) -> None:
-        async with self.hashing.turn(rank, is_there):
+        async with self.hashing.turn(lambda: self.ranks.get(name, rank), is_there):
             self.running += 1
             assert self.running == 1, "one at a time"
             self.order.append(name)
@@ -62,6 +63,19 @@ def test_in_order_of_rank_then_of_arrival() -> None:
         assert turns.order == ["first", "b", "c", "less suspect", "suspect"]
         # And the queue is open again.
         await turns.take("later")
+
+    run(check)
+
+
+def test_ranks_change_while_one_waits() -> None:
+    async def check(turns: Turns) -> None:
+        tasks = [await started(turns.take("first"))]
+        for name in ("guess 1", "guess 2", "good"):
+            tasks.append(await started(turns.take(name)))
+        turns.ranks |= {"guess 1": 2, "guess 2": 1}
+        turns.go_on.set()
+        await asyncio.gather(*tasks)
+        assert turns.order == ["first", "good", "guess 2", "guess 1"]
 
     run(check)
 
@@ -116,7 +130,7 @@ def test_a_cancelled_turn_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failure_within_a_turn_ends_it() -> None:
     async def check(turns: Turns) -> None:
         with pytest.raises(ZeroDivisionError):
-            async with turns.hashing.turn(0, present):
+            async with turns.hashing.turn(lambda: 0, present):
                 raise ZeroDivisionError
         turns.go_on.set()
         await turns.take("later")
