@@ -37,7 +37,7 @@ class RequestKind(IntEnum):
     FLUSH_JOURNALS = 10  # durability "buffered" only: write everything that is in memory
     # option = failed or succeeded; digests: first = name and address, second = address,
     # namespace = name
-    LOGIN_NOTE = 11
+    LOGIN_NOTE = 64
 
 
 RESUBMITTED = 1
