@@ -51,21 +51,24 @@ class Clients:
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]
 
-    def apply_effects(self, effects: Effects) -> None:
-        """End the sessions of users who were removed or made inactive.
+    def apply_effects(self, effects: Effects) -> list[int]:
+        """End the sessions of users who were removed or made inactive; the ids of their clients.
 
         The connections stay. Those of a removed user are not registered any more; the next user
         may have its id.
         """
+        ended: list[int] = []
         if not effects.users_removed and not effects.users_disabled:
-            return
+            return ended
         for session in list(self._sessions.values()):
             if session.user_id in effects.users_removed:
                 session.was_removed = True
-                session.user_id = None
                 self.remove(session)
-            elif session.user_id in effects.users_disabled:
-                session.user_id = None
+            elif session.user_id not in effects.users_disabled:
+                continue
+            session.user_id = None
+            ended.append(session.client_id)
+        return ended
 
     def is_registered(self, session: Connected) -> bool:
         """Whether the session is the one known by its id."""

@@ -31,7 +31,7 @@ def test_sessions_of_a_removed_user_are_nobodys_and_unknown() -> None:
         Someone(1, 7), Someone(2, 7), Someone(3, 8), Someone(4, None),
     )  # fmt: skip
     clients = connected(ann, ann_again, ben, nobody)
-    clients.apply_effects(Effects(1, users_removed=[7]))
+    assert clients.apply_effects(Effects(1, users_removed=[7])) == [1, 2]
     assert [ann.user_id, ann_again.user_id, ben.user_id, nobody.user_id] == [None, None, 8, None]
     assert [ann.was_removed, ben.was_removed, nobody.was_removed] == [True, False, False]
     assert not clients.is_registered(ann)
@@ -43,7 +43,8 @@ def test_sessions_of_a_removed_user_are_nobodys_and_unknown() -> None:
 def test_sessions_of_an_inactive_user_are_logged_out_and_stay() -> None:
     ann, ben = Someone(1, 7), Someone(2, 8)
     clients = connected(ann, ben)
-    clients.apply_effects(Effects(1, users_disabled=[7]))
+    assert clients.apply_effects(Effects(1)) == []
+    assert clients.apply_effects(Effects(1, users_disabled=[7])) == [1]
     assert (ann.user_id, ann.was_removed) == (None, False)
     assert ben.user_id == 8
     assert clients.is_registered(ann)
