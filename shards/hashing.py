@@ -35,7 +35,9 @@ class Hashing:
         self._waiting_max = waiting_max
         self._waiting: list[Waiting] = []
         self._taken = False
-        self._dummy_hash: str | None = None
+        # Stands for users who do not exist. Made before anybody can ask, by the thread that would
+        # be asked; so it is there in time, and boot does not wait for it.
+        self._dummy_hash = thread.submit(hash_password, "nobody has this password")
 
     @asynccontextmanager
     async def turn(
@@ -60,10 +62,6 @@ class Hashing:
     async def verify(self, stored: str | None, password: str) -> bool:
         """Whether the password is the one of that hash. As slow for no hash. Within a turn."""
         return await self._run(self._verify, stored, password)
-
-    async def prepare(self) -> None:
-        """Make the hash that stands for users who do not exist, before anybody can tell."""
-        self._dummy_hash = await self._run(hash_password, "nobody has this password")
 
     def __len__(self) -> int:
         """How many wait."""
@@ -107,8 +105,7 @@ class Hashing:
 
     def _verify(self, stored: str | None, password: str) -> bool:
         if stored is None:
-            assert self._dummy_hash is not None, "prepare() comes before the first login"
-            verify_password(self._dummy_hash, password)
+            verify_password(self._dummy_hash.result(), password)
             return False
         return verify_password(stored, password)
 

@@ -206,7 +206,6 @@ class Worker:
         if copy.snapshot_problem is not None:
             LOG.warning("%s", copy.snapshot_problem)
         self._wire(copy, writer)
-        await self._hashing.prepare()
         self._recover()
         self._control.beat(time.monotonic_ns())
         self._peers.start()

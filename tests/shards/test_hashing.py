@@ -141,7 +141,6 @@ def test_a_failure_within_a_turn_ends_it() -> None:
 def test_it_hashes_off_the_loop_and_knows_a_hash_for_nobody() -> None:
     async def check(turns: Turns) -> None:
         hashing = turns.hashing
-        await hashing.prepare()
         stored = await hashing.hash("secret")
         assert await hashing.verify(stored, "secret")
         assert not await hashing.verify(stored, "other")
