@@ -505,7 +505,9 @@ class Supervisor:
         if root.warning is not None:
             LOG.warning("%s", root.warning)
         if root.store_password_file:
-            print(f"{GENERATED_PREFIX}{root.password}", flush=True)
+            # In one write: print makes two of it, and a line of a worker may come between them.
+            sys.stdout.write(f"{GENERATED_PREFIX}{root.password}\n")
+            sys.stdout.flush()
             path = Path(self._layout.root) / ROOT_PASSWORD_FILE
             LOG.warning("the generated root password is kept in %s", path)
 
