@@ -8,7 +8,7 @@ from tests.access.accounts import run
 from tests.conftest import NewBroker
 from tests.integration.wire import TWO_SHARDS
 
-CYCLES = 3
+CYCLES = 2
 
 
 @pytest.mark.slow
