@@ -392,6 +392,8 @@ class Worker:
                 self._metadata.refresh()
                 done(0, 0, 0, 0)
             case RequestKind.CLIENTS:
+                # Those of a user who was removed do not count any more.
+                self._metadata.refresh()
                 self._clients.serve(lent, done)
             case RequestKind.LOGIN_NOTE:
                 self._logins.serve(request)

@@ -33,6 +33,8 @@ GOOD_SOURCE: Final = "127.0.0.9"
 FREE: Final = 5
 SHARDS: Final = 2
 PER_WRITE: Final = 25
+# A connection without a login would be closed in the middle of it.
+PATIENT: Final = {**TWO_SHARDS, "IGGY_LIMITS_LOGIN_TIMEOUT": "10m"}
 
 FAILURE: Final = re.compile(r"login of '(\w+)' from ([\d.]+) failed: wrong name or password")
 
@@ -125,7 +127,7 @@ def main() -> int:
     parser.add_argument("--addresses", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        broker = BrokerProcess(Path(directory) / "data", TWO_SHARDS)
+        broker = BrokerProcess(Path(directory) / "data", PATIENT)
         broker.start()
         try:
             prepare(broker)

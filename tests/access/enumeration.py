@@ -18,8 +18,9 @@ from typing import Final
 from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.commands.users import CreateUser
 from borzoi.protocol.errors import InvalidCredentials
+from tests.access.brute_force import PATIENT
 from tests.broker import BrokerProcess
-from tests.integration.wire import TWO_SHARDS, Wire
+from tests.integration.wire import Wire
 
 # One more and the pair of name and address has to wait.
 TRIES_PER_NAME: Final = 4
@@ -58,7 +59,7 @@ def main() -> int:
     parser.add_argument("--names", type=int, default=1000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        broker = BrokerProcess(Path(directory) / "data", TWO_SHARDS)
+        broker = BrokerProcess(Path(directory) / "data", PATIENT)
         broker.start()
         try:
             ratio = ratio_of_medians(broker, create_users(broker, options.names), 1)

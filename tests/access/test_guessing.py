@@ -7,10 +7,10 @@ import pytest
 from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.commands.users import ChangePassword, CreateUser, GetUser
 from borzoi.protocol.errors import InvalidCredentials
-from tests.access.brute_force import FREE, PASSWORD, TARGET, attack, check, prepare
+from tests.access.brute_force import FREE, PASSWORD, PATIENT, TARGET, attack, check, prepare
 from tests.access.enumeration import TRIES_PER_NAME, create_users, ratio_of_medians
 from tests.broker import BrokerProcess
-from tests.integration.wire import TWO_SHARDS, Wire, one_per_shard
+from tests.integration.wire import Wire, one_per_shard
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ RIGHT = LoginUser("ann", PASSWORD)
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker for all tests of this file. Once begun, a wait lasts longer than they do."""
-    settings = {**TWO_SHARDS, "IGGY_LIMITS_LOGIN_BACKOFF_MIN": "1m"}
+    settings = {**PATIENT, "IGGY_LIMITS_LOGIN_BACKOFF_MIN": "1m"}
     broker = BrokerProcess(tmp_path_factory.mktemp("guessing") / "data", settings)
     broker.start()
     prepare(broker)
