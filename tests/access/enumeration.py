@@ -3,7 +3,8 @@
     python -m tests.access.enumeration --names 1000
 
 Names that exist and names that do not take turns, so that whatever else the machine does meets
-both alike; what is compared are the medians, as a ratio.
+both alike; what is compared are the medians, as a ratio. The few logins of the test suite, with
+other tests beside them, are compared by the fastest of each kind: nothing but the work itself is in them.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +37,12 @@ def create_users(broker: BrokerProcess, count: int) -> list[str]:
     return names
 
 
-def ratio_of_medians(broker: BrokerProcess, known: Sequence[str], tries_per_name: int) -> float:
+def ratio_of_times(
+    broker: BrokerProcess,
+    known: Sequence[str],
+    tries_per_name: int,
+    typical: Callable[[list[float]], float] = statistics.median,
+) -> float:
     """The time of a failed login under names that do not exist, over that of `known` ones."""
     wire = Wire(broker, login=False, source="127.0.0.7")
     times: dict[bool, list[float]] = {True: [], False: []}
@@ -51,7 +57,7 @@ def ratio_of_medians(broker: BrokerProcess, known: Sequence[str], tries_per_name
                 times[one == name].append(time.perf_counter() - began)
                 assert status == InvalidCredentials.status
     wire.close()
-    return statistics.median(times[False]) / statistics.median(times[True])
+    return typical(times[False]) / typical(times[True])
 
 
 def main() -> int:
@@ -62,7 +68,7 @@ def main() -> int:
         broker = BrokerProcess(Path(directory) / "data", PATIENT)
         broker.start()
         try:
-            ratio = ratio_of_medians(broker, create_users(broker, options.names), 1)
+            ratio = ratio_of_times(broker, create_users(broker, options.names), 1)
             print(f"{options.names} names of each kind: unknown over known is {ratio:.3f}")
         finally:
             broker.close()
