@@ -8,18 +8,23 @@ does it.
 
 import asyncio
 import logging
+import os
 import time
 from concurrent.futures import Executor
 from typing import Any, Final
 
+from borzoi.protocol.commands.groups import CreateConsumerGroup
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.protocol.errors import BrokerError, IoError, ShardCommunicationError
+from borzoi.protocol.errors import BrokerError, IoError
 from borzoi.protocol.generations import CLASSIC, code_of, encode_command
+from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.board import METADATA_SLOT, Board
+from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.asking import asked
 from borzoi.shards.descriptors import Done, Request, RequestKind
+from borzoi.shards.lending import lend
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.state import State
 from borzoi.shards.metadata.writer import MetadataWriter
@@ -28,7 +33,7 @@ from borzoi.shards.partitions import Partitions
 from borzoi.shards.peers import DeathRule, Peers
 from borzoi.shards.tasks import Tasks
 from borzoi.storage.files import Files
-from borzoi.storage.layout import DataLayout
+from borzoi.storage.layout import OFFSET_DIRECTORIES, DataLayout
 from borzoi.storage.trash import empty_trash, retire_directory
 from borzoi.storage.wal import WalFailed
 
@@ -88,6 +93,7 @@ class MetadataWriting:
             if effects.needs_barrier:
                 await self.barrier(change.entry)
                 self._remove_directories(effects)
+                await self._remove_offsets(effects)
             self._snapshot_if_due()
             return change
 
@@ -154,6 +160,33 @@ class MetadataWriting:
             )
         self.empty_trash()
 
+    async def _remove_offsets(self, effects: Effects) -> None:
+        """Do for shards that are dead what deleting a group asks of them.
+
+        Their recovery could not tell: the next command may give the id to another group.
+        """
+        if not any(self._peers.is_away(shard) for shard in self._peers.shards()):
+            return
+        paths = [
+            os.path.join(
+                self._layout.partition(stream_id, topic_id, partition),
+                OFFSET_DIRECTORIES[ConsumerKind.GROUP],
+                str(group_id),
+            )
+            for stream_id, topic_id, group_id in effects.groups_removed
+            if (topic := self._writer.state.find_topic(stream_id, topic_id)) is not None
+            for partition in range(topic.partitions_count)
+        ]
+
+        def unlink() -> None:
+            for path in paths:
+                self._files.unlink_if_there(path)
+
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._disk, unlink)
+        except OSError as error:
+            LOG.error("offsets of deleted groups are still there: %s", error)
+
     def empty_trash(self) -> None:
         """Unlink what was moved away; slow, so a thread does it, one at a time."""
         if self._emptying_trash:
@@ -192,23 +225,14 @@ class RemoteProposer:
 
     async def propose(self, command: Any, user_id: int) -> Change:
         """Ask shard 0. If it dies meanwhile the outcome is unknown and the caller is told so."""
-        payload = encode_command(command)
-        buffer = self._pool.take(max(1, len(payload)))
-        if buffer is None or buffer.position is None:
-            raise ShardCommunicationError("no buffer is free to ask shard 0")
-        position = buffer.position
-        buffer.view[: len(payload)] = payload
 
-        def start(done: Done) -> None:
+        def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
             self._peers.ask(
                 METADATA_SHARD, RequestKind.PROPOSE, done, buffer=buffer, position=position,
-                length=len(payload), first=code_of(command), second=user_id, rule=DeathRule.FAIL,
+                length=length, first=code_of(command), second=user_id, rule=DeathRule.FAIL,
             )  # fmt: skip
 
-        try:
-            index, new_id, _ = await asked(start)
-        finally:
-            buffer.release()
+        index, new_id, _ = await lend(self._pool, encode_command(command), ask)
         return Change(index, new_id)
 
 
@@ -219,6 +243,8 @@ def _new_id(state: State, command: Any) -> int:
             return state.stream_names[name]
         case CreateTopic(stream=stream, name=name):
             return state.stream(stream).topic_names[name]
+        case CreateConsumerGroup(stream, topic, name):
+            return state.topic(stream, topic).group_names[name]
         case _:
             return 0
 
@@ -227,7 +253,7 @@ def _named(command: Any) -> str:
     """A command for the log: its kind and what it is about, never a secret."""
     about = [
         f"{field}={getattr(command, field)!r}"
-        for field in ("stream", "topic", "name", "partitions_count")
+        for field in ("stream", "topic", "group", "name", "partitions_count")
         if hasattr(command, field)
     ]
     return " ".join([type(command).__name__, *about])

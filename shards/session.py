@@ -33,6 +33,7 @@ from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.buffer import Buffer
 from borzoi.shards.asking import Abandoned
+from borzoi.shards.groups.share import Turns
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.peers import ABANDONED
 from borzoi.shards.polling import Polling
@@ -47,6 +48,11 @@ BEFORE_LOGIN: Final = frozenset({Code.PING, Code.LOGIN_USER, Code.LOGIN_WITH_PER
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
 POLL_MESSAGES: Final = int(Code.POLL_MESSAGES)
 CLOSING: Final = (StaleClient, ClientNotFound)
+
+
+def client_id_of(address: str) -> int:
+    """The id under which the broker knows whoever connects from there."""
+    return xxhash.xxh32_intdigest(address.encode())
 
 
 class Link(Protocol):
@@ -73,10 +79,12 @@ class Session:
         self._link = link
         self.address = address
         self.transport = transport
-        self.client_id = xxhash.xxh32_intdigest(address.encode())
+        self.client_id = client_id_of(address)
         self.user_id: int | None = None
         self.generation: Generation = CLASSIC
         self.knows_all_codecs = False
+        self.turns = Turns()
+        self._has_moved = False
         self._may_move = transport is Transport.TCP and services.migration.enabled
         self._moves_to: int | None = None
         self._sending = Sending(services, self)
@@ -89,8 +97,13 @@ class Session:
         session.user_id = state.user_id
         session.generation = GENERATIONS[state.generation]
         session.knows_all_codecs = state.knows_all_codecs
+        session.turns = Turns(state.seats)
         session._may_move = False
         return session
+
+    def settle_in(self, state: SessionState) -> None:
+        """The adopted session is known here by now: so are its groups."""
+        self._services.groups.arrived(self.client_id, state.seats)
 
     @property
     def is_authenticated(self) -> bool:
@@ -123,6 +136,8 @@ class Session:
 
     def closed(self) -> None:
         """The client is gone; what it has in work ends without an answer."""
+        if not self._has_moved:
+            self._services.groups.client_gone(self.client_id)
 
     # Everything that has a handler.
 
@@ -193,10 +208,16 @@ class Session:
         shard, self._moves_to = self._moves_to, None
         if shard is None or self.user_id is None:
             return
+        groups = self._services.groups
+        seats = groups.seats(self.client_id, self.turns)
+        if seats is None:
+            return
         state = SessionState(
-            self.address, self.user_id, self.generation.name, self.knows_all_codecs
+            self.address, self.user_id, self.generation.name, self.knows_all_codecs, seats
         )
-        self._services.migration.hand_over(self._link, shard, state)
+        if self._services.migration.hand_over(self._link, shard, state):
+            self._has_moved = True
+            groups.moving(self.client_id, shard)
 
     # Errors.
 

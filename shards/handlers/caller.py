@@ -4,6 +4,7 @@ from typing import Protocol
 
 from borzoi.protocol.generations import Generation
 from borzoi.protocol.responses.clients import Transport
+from borzoi.shards.groups.share import Turns
 
 
 class Caller(Protocol):
@@ -15,6 +16,7 @@ class Caller(Protocol):
     address: str
     generation: Generation
     knows_all_codecs: bool
+    turns: Turns
 
     @property
     def user(self) -> int:
