@@ -237,6 +237,7 @@ class Coordinator:
         if known is not None and known.shard != shard:
             # Its address has come back on another shard before the end of the old session.
             roster = leave(roster, [client_id], topic.partitions_count, self._next_epoch())
+            self._put(group, roster)
             known = None
         if known is not None:
             self._finish(self._tell_all(), done)
