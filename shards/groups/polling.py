@@ -57,6 +57,7 @@ def _poll(
     share: Share,
     holding: Holding,
 ) -> None:
+    poller.turns.note_poll(share, holding)
     target = services.metadata.target(stream.id, topic, holding.partition)
     strategy = command.strategy
     poll = Poll(

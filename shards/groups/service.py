@@ -114,9 +114,10 @@ class Groups:
     def seats(self, client_id: int, turns: Turns) -> tuple[Seat, ...] | None:
         """What a session takes along; None if it is too much to move."""
         held = self.local.of_client(client_id)
-        if len(held) + sum(len(one.held) for one in held) > MOVED_MAX:
+        seats = tuple(Seat(one, turns.of(one)) for one in held)
+        if sum(1 + len(one.assignment.held) + len(one.round.polled) for one in seats) > MOVED_MAX:
             return None
-        return tuple(Seat(one, turns.of(one.group)) for one in held)
+        return seats
 
     def moving(self, client_id: int, shard: int) -> None:
         """A session has left for another shard, with its seats."""

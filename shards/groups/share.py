@@ -1,6 +1,4 @@
-"""A session's side of its groups: what it holds, and whose turn it is."""
-
-from typing import NamedTuple
+"""A session's side of its groups: what it holds, and which partition's turn it is."""
 
 import msgspec
 
@@ -27,52 +25,73 @@ class Share:
         return Claim(assignment.group.group_id, assignment.birth, holding.epoch)
 
 
-class Turn(NamedTuple):
-    """How often a session has polled without a partition, and where it was last."""
+class Round(msgspec.Struct):
+    """Where a session is in going round a group's partitions.
 
+    `polled` says for each partition by which holding it was polled last (its `since`).
+    """
+
+    birth: int
     number: int = 0
     partition: int | None = None
+    polled: dict[int, int] = {}
 
 
 class Seat(msgspec.Struct, frozen=True, array_like=True):
     """A membership that moves to another shard with its session."""
 
     assignment: Assignment
-    turn: Turn
+    round: Round
 
 
 class Turns:
-    """Lives with the connection: where it is in going round its partitions, by group."""
+    """The rounds of a session, by group. Lives with the connection."""
 
-    __slots__ = ("_turns",)
+    __slots__ = ("_rounds",)
 
     def __init__(self, seats: tuple[Seat, ...] = ()) -> None:
-        self._turns = {seat.assignment.group: seat.turn for seat in seats}
+        self._rounds = {seat.assignment.group: seat.round for seat in seats}
 
-    def of(self, group: GroupRef) -> Turn:
-        """For a move."""
-        return self._turns.get(group, Turn())
+    def of(self, assignment: Assignment) -> Round:
+        """The round of a membership; a new one for a group that has the id of an older one."""
+        round = self._rounds.get(assignment.group)
+        if round is None or round.birth != assignment.birth:
+            round = self._rounds[assignment.group] = Round(assignment.birth)
+        return round
 
     def next(self, share: Share, partitions_count: int) -> Holding | None:
         """The partition to poll now; None if there is none. The counter moves in any case."""
-        group = share.assignment.group
-        number = self._turns.get(group, Turn()).number
-        holding = _at(share, number, partitions_count)
-        self._turns[group] = Turn(number + 1, None if holding is None else holding.partition)
+        round = self.of(share.assignment)
+        holding = _at(share, round.number, partitions_count)
+        round.number += 1
+        round.partition = None if holding is None else holding.partition
         return holding
 
     def current(self, share: Share, partitions_count: int) -> Holding | None:
         """The partition that was polled last, or else the next one. The counter stays."""
-        turn = self._turns.get(share.assignment.group, Turn())
-        if turn.partition is not None and turn.partition < partitions_count:
-            held = share.held.get(turn.partition)
+        round = self.of(share.assignment)
+        if round.partition is not None and round.partition < partitions_count:
+            held = share.held.get(round.partition)
             if held is not None:
                 return held
-        return _at(share, turn.number, partitions_count)
+        return _at(share, round.number, partitions_count)
+
+    def note_poll(self, share: Share, holding: Holding) -> None:
+        """A partition is being polled."""
+        self.of(share.assignment).polled[holding.partition] = holding.since
+
+    def may_commit(self, share: Share, holding: Holding) -> bool:
+        """False if the partition was somebody else's since the session has polled it.
+
+        What it polled then may have been polled and committed further by the other one; to
+        commit it now would bring all of that back.
+        """
+        since = self.of(share.assignment).polled.get(holding.partition)
+        return since is None or since == holding.since
 
     def forget(self, group: GroupRef) -> None:
         """The session has left."""
-        self._turns.pop(group, None)
+        self._rounds.pop(group, None)
 
 
 def _at(share: Share, number: int, partitions_count: int) -> Holding | None:

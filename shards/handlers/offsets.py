@@ -112,6 +112,11 @@ def _claimed(
         raise NotResolvedConsumer(
             f"client {caller.client_id} holds {sorted(share.held)}, not {command.partition_id}"
         )
+    if not caller.turns.may_commit(share, holding):
+        raise NotResolvedConsumer(
+            f"client {caller.client_id} has partition {holding.partition} again, but has not"
+            " polled it since"
+        )
     target = services.metadata.target(stream.id, topic, holding.partition)
     return target, share.claim(holding)
 

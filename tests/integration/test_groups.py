@@ -427,6 +427,30 @@ def test_the_source_keeps_all_when_whoever_waits_leaves(
     assert shares(one, stream) == [[0], [1]]
 
 
+def test_a_commit_from_before_a_partition_was_lost_is_refused(
+    wire: Wire, pair: tuple[Wire, Wire], stream: str
+) -> None:
+    zero, one = pair
+    new_group(wire, stream, 2, messages=5)
+    join(one, stream)
+    assert [len(poll(one, stream, partition, 2).messages) for partition in range(2)] == [2, 2]
+    join(zero, stream)
+    join(wire, stream)
+    assert shares(wire, stream) == [[0, 1], [], []]
+    # A leave settles everything at once, also what waited for a commit.
+    leave(wire, stream)
+    assert shares(wire, stream) == [[0], [1]]
+    assert len(poll(zero, stream, 1, 5, commit=True).messages) == 5
+    leave(zero, stream)
+    assert shares(wire, stream) == [[0, 1]]
+    # It holds the partition again, but what it polled was committed further by somebody else.
+    assert store(one, stream, 1, 1) == NotResolvedConsumer.status
+    assert stored(wire, stream, 1) == 4
+    assert store(one, stream, 0, 1) == 0
+    assert poll(one, stream, 1).messages == ()
+    assert store(one, stream, 1, 1) == 0
+
+
 # Partitions come and go.
 
 
