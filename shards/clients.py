@@ -3,24 +3,24 @@
 A connection belongs to its shard and dies with it, so nothing of this is logged.
 """
 
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
-from borzoi.protocol.errors import ShardCommunicationError
 from borzoi.protocol.responses.clients import (
+    ClientDetails,
     ClientInfo,
+    Membership,
     Transport,
-    decode_clients,
-    encode_clients,
+    decode_many_client_details,
+    encode_client_details,
 )
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.asking import asked
 from borzoi.shards.descriptors import Done, RequestKind
-from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.lending import tell, told
+from borzoi.shards.metadata.effects import Effects, GroupRef
 from borzoi.shards.peers import DeathRule, Peers
-
-FIRST_LENT_SIZE: Final = 64 * 1024
-GATHER_TRIES_MAX: Final = 4
 
 
 class Connected(Protocol):
@@ -36,10 +36,13 @@ class Connected(Protocol):
 class Clients:
     """The sessions of this shard by client id."""
 
-    def __init__(self, peers: Peers, pool: MemoryPool) -> None:
+    def __init__(
+        self, peers: Peers, pool: MemoryPool, groups_of: Callable[[int], Iterable[GroupRef]]
+    ) -> None:
         self._peers = peers
         self._pool = pool
         self._sessions: dict[int, Connected] = {}
+        self._groups_of = groups_of
 
     def add(self, session: Connected) -> None:
         """A client has connected, or come from another shard."""
@@ -74,12 +77,33 @@ class Clients:
         """Whether the session is the one known by its id."""
         return self._sessions.get(session.client_id) is session
 
-    async def everybody(self) -> list[ClientInfo]:
+    def knows(self, client_id: int) -> bool:
+        """Whether a session of that id is connected to this shard."""
+        return client_id in self._sessions
+
+    def describe(self, session: Connected) -> ClientDetails:
+        """A session as clients see it."""
+        groups = tuple(Membership(*group) for group in self._groups_of(session.client_id))
+        client = ClientInfo(
+            session.client_id, session.user_id, session.transport, session.address, len(groups)
+        )
+        return ClientDetails(client, groups)
+
+    async def everybody(self) -> list[ClientDetails]:
         """The clients of all shards by id."""
-        found = [describe(session) for session in self._sessions.values()]
+        found = [self.describe(session) for session in self._sessions.values()]
         for shard in self._peers.shards():
-            found.extend(await self._clients_of(shard))
-        return sorted(found, key=lambda client: client.client_id)
+
+            def ask(
+                done: Done, buffer: Buffer, position: int, length: int, shard: int = shard
+            ) -> None:
+                self._peers.ask(
+                    shard, RequestKind.CLIENTS, done, buffer=buffer,
+                    position=position, length=length, rule=DeathRule.COMPLETE,
+                )  # fmt: skip
+
+            found.extend(decode_many_client_details(memoryview(await told(self._pool, ask))))
+        return sorted(found, key=lambda details: details.client.client_id)
 
     async def count(self) -> int:
         """How many clients are connected to all shards."""
@@ -95,37 +119,5 @@ class Clients:
 
     def serve(self, lent: memoryview, done: Done) -> None:
         """Write our clients into a peer's buffer, or say how large it has to be."""
-        told = encode_clients(describe(session) for session in self._sessions.values())
-        if len(told) <= lent.nbytes:
-            lent[: len(told)] = told
-        done(0, len(told), len(self._sessions), 0)
-
-    async def _clients_of(self, shard: int) -> tuple[ClientInfo, ...]:
-        size = FIRST_LENT_SIZE
-        for _ in range(GATHER_TRIES_MAX):
-            buffer = self._pool.take(size)
-            if buffer is None or buffer.position is None:
-                raise ShardCommunicationError("no buffer is free to collect the clients")
-            position = buffer.position
-
-            def start(
-                done: Done, buffer: Buffer = buffer, size: int = size, position: int = position
-            ) -> None:
-                self._peers.ask(
-                    shard, RequestKind.CLIENTS, done, buffer=buffer,
-                    position=position, length=size, rule=DeathRule.COMPLETE,
-                )  # fmt: skip
-
-            try:
-                needed, _, _ = await asked(start)
-                if needed <= size:
-                    return decode_clients(memoryview(bytes(buffer.view[:needed])))
-            finally:
-                buffer.release()
-            size = needed + FIRST_LENT_SIZE
-        raise ShardCommunicationError(f"the clients of shard {shard} grow faster than we ask")
-
-
-def describe(session: Connected) -> ClientInfo:
-    """A session as clients see it. Nobody is a member of a group yet."""
-    return ClientInfo(session.client_id, session.user_id, session.transport, session.address, 0)
+        described = [encode_client_details(self.describe(one)) for one in self._sessions.values()]
+        tell(lent, b"".join(described), done, len(described))

@@ -5,6 +5,7 @@ A request:
     word 1   request id, chosen by the asking shard, unique while it lives
     word 2   namespace of the partition          word 3   birth of the partition
     word 4   position in the lender's arena      word 5   length of what lies there
+             (kinds that lend nothing: third and fourth argument)
     word 6   first argument                      word 7   second argument
 A reply:
     word 0   status (bits 0..31) | generation of the answering shard (bits 32..63)
@@ -35,9 +36,43 @@ class RequestKind(IntEnum):
     BARRIER = 8  # apply the metadata log up to index `first`, unlink what it removed
     CLIENTS = 9  # write the connected clients into the lent buffer
     FLUSH_JOURNALS = 10  # durability "buffered" only: write everything that is in memory
+    # In the name of a consumer group, to the owner of a partition. All of them:
+    # second = group (a poll: count | group << 32), third = epoch, fourth = birth of the group
+    GROUP_POLL = 11  # first = value, option as RESOLVE_POLL
+    GROUP_STORE = 12  # first = offset
+    GROUP_DELETE = 13
+    # From shard 0: third = ticket, first = since, option = 1 to wait for no commit
+    GROUP_RELEASE = 14
+    # About members, to shard 0: namespace = stream and topic, first = client, second = group,
+    # fourth = birth of the group
+    GROUP_JOIN = 15
+    GROUP_LEAVE = 16
+    GROUP_ARRIVED = 17  # a member's socket has moved to this shard
+    GROUP_MOVING = 18  # first = client, second = the shard it moves to
+    GROUP_GONE = 19  # first = client
+    GROUP_RELEASED = 20  # from an owner: namespace, second, third = ticket, fourth
+    GROUP_MEMBERS = 21  # write the members of groups into the lent buffer; second = group or ALL
+    # From shard 0
+    GROUP_ASSIGN = 22  # what members hold from now on lies at position/length
+    GROUP_REPORT = 23  # write what our members hold into the lent buffer
     # option = failed or succeeded; digests: first = name and address, second = address,
     # namespace = name
     LOGIN_NOTE = 64
+
+
+GROUP_KINDS = frozenset(int(kind) for kind in RequestKind if kind.name.startswith("GROUP_"))
+
+LENDING = frozenset(
+    {
+        int(RequestKind.APPEND),
+        int(RequestKind.PROPOSE),
+        int(RequestKind.CLIENTS),
+        int(RequestKind.GROUP_MEMBERS),
+        int(RequestKind.GROUP_ASSIGN),
+        int(RequestKind.GROUP_REPORT),
+    }
+)
+"""The kinds whose words 4 and 5 are a place in the arena of the shard that asks."""
 
 
 RESUBMITTED = 1

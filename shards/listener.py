@@ -42,6 +42,7 @@ class Listener:
         limits: Limits,
         new_session: Callable[[Link, str, Transport], Session],
         adopt_session: Callable[[Link, SessionState], Session],
+        lost_session: Callable[[SessionState], None],
     ) -> None:
         self._loop = loop
         self._receive = receive
@@ -49,6 +50,7 @@ class Listener:
         self._clients = clients
         self._new_session = new_session
         self._adopt_session = adopt_session
+        self._lost_session = lost_session
         # By address: sockets that another shard has let go of and that are about to open here.
         self._arriving: dict[str, SessionState] = {}
         self._connections_max = limits.connections_max
@@ -81,7 +83,9 @@ class Listener:
             LOG.info("%s was gone before it arrived: %s", state.address, error)
             arrived.close()
         finally:
-            self._arriving.pop(state.address, None)
+            if self._arriving.pop(state.address, None) is not None:
+                # Refused, or gone: its end is ours to tell.
+                self._lost_session(state)
 
     def opened(self, connection: Connection, address: str) -> Session | None:
         """A session for a new connection, None when there are too many."""
@@ -100,6 +104,8 @@ class Listener:
         self._per_address[host] += 1
         self._open[connection] = session
         self._clients.add(session)
+        if arriving is not None:
+            session.settle_in(arriving)
         return session
 
     def lost(self, connection: Connection) -> None:

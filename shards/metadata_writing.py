@@ -8,17 +8,22 @@ does it.
 
 import asyncio
 import logging
+import os
 from concurrent.futures import Executor
 from typing import Any, Final
 
+from borzoi.protocol.commands.groups import CreateConsumerGroup
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.protocol.errors import BrokerError, IoError, ShardCommunicationError
+from borzoi.protocol.errors import BrokerError, IoError
+from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.board import METADATA_SLOT, Board
+from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.asking import asked
 from borzoi.shards.clock import SteadyClock
 from borzoi.shards.descriptors import Done, Request, RequestKind
+from borzoi.shards.lending import lend
 from borzoi.shards.metadata.commands import CreateHashedUser
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.proposals import decode_proposal, encode_proposal
@@ -29,7 +34,7 @@ from borzoi.shards.partitions import Partitions
 from borzoi.shards.peers import DeathRule, Peers
 from borzoi.shards.tasks import Tasks
 from borzoi.storage.files import Files
-from borzoi.storage.layout import DataLayout
+from borzoi.storage.layout import OFFSET_DIRECTORIES, DataLayout
 from borzoi.storage.trash import empty_trash, retire_directory
 from borzoi.storage.wal import WalFailed
 
@@ -91,6 +96,7 @@ class MetadataWriting:
             if effects.needs_barrier:
                 await self.barrier(change.entry)
                 self._remove_directories(effects)
+                await self._remove_offsets(effects)
             self._snapshot_if_due()
             return change
 
@@ -157,6 +163,33 @@ class MetadataWriting:
             )
         self.empty_trash()
 
+    async def _remove_offsets(self, effects: Effects) -> None:
+        """Do for shards that are dead what deleting a group asks of them.
+
+        Their recovery could not tell: the next command may give the id to another group.
+        """
+        if not any(self._peers.is_away(shard) for shard in self._peers.shards()):
+            return
+        paths = [
+            os.path.join(
+                self._layout.partition(stream_id, topic_id, partition),
+                OFFSET_DIRECTORIES[ConsumerKind.GROUP],
+                str(group_id),
+            )
+            for stream_id, topic_id, group_id in effects.groups_removed
+            if (topic := self._writer.state.find_topic(stream_id, topic_id)) is not None
+            for partition in range(topic.partitions_count)
+        ]
+
+        def unlink() -> None:
+            for path in paths:
+                self._files.unlink_if_there(path)
+
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._disk, unlink)
+        except OSError as error:
+            LOG.error("offsets of deleted groups are still there: %s", error)
+
     def empty_trash(self) -> None:
         """Unlink what was moved away; slow, so a thread does it, one at a time."""
         if self._emptying_trash:
@@ -196,22 +229,14 @@ class RemoteProposer:
     async def propose(self, command: Any, user_id: int) -> Change:
         """Ask shard 0. If it dies meanwhile the outcome is unknown and the caller is told so."""
         code, payload = encode_proposal(command)
-        buffer = self._pool.take(max(1, len(payload)))
-        if buffer is None or buffer.position is None:
-            raise ShardCommunicationError("no buffer is free to ask shard 0")
-        position = buffer.position
-        buffer.view[: len(payload)] = payload
 
-        def start(done: Done) -> None:
+        def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
             self._peers.ask(
                 METADATA_SHARD, RequestKind.PROPOSE, done, buffer=buffer, position=position,
-                length=len(payload), first=code, second=user_id, rule=DeathRule.FAIL,
+                length=length, first=code, second=user_id, rule=DeathRule.FAIL,
             )  # fmt: skip
 
-        try:
-            index, new_id, _ = await asked(start)
-        finally:
-            buffer.release()
+        index, new_id, _ = await lend(self._pool, payload, ask)
         return Change(index, new_id)
 
 
@@ -224,6 +249,8 @@ def _new_id(state: State, command: Any) -> int:
             return state.stream(stream).topic_names[name]
         case CreateHashedUser(username=username):
             return state.usernames[username]
+        case CreateConsumerGroup(stream, topic, name):
+            return state.topic(stream, topic).group_names[name]
         case _:
             return 0
 
@@ -232,7 +259,16 @@ def _named(command: Any) -> str:
     """A command for the log: its kind and what it is about, never a secret."""
     about = [
         f"{field}={getattr(command, field)!r}"
-        for field in ("stream", "topic", "name", "partitions_count", "user", "user_id", "username")
+        for field in (
+            "stream",
+            "topic",
+            "group",
+            "name",
+            "partitions_count",
+            "user",
+            "user_id",
+            "username",
+        )
         if hasattr(command, field)
     ]
     return " ".join([type(command).__name__, *about])

@@ -38,16 +38,17 @@ class Migration:
         self._tell = tell
         self.enabled = enabled
 
-    def hand_over(self, connection: Movable, shard: int, session: SessionState) -> None:
-        """Move a connection, if it is idle and the other shard lives; else nothing happens."""
+    def hand_over(self, connection: Movable, shard: int, session: SessionState) -> bool:
+        """Move a connection, if it is idle and the other shard lives; whether it has left."""
         if self._peers.is_away(shard):
-            return
+            return False
         moving = connection.let_go()
         if moving is None:
-            return
+            return False
         LOG.debug("%s moves to shard %d", session.address, shard)
         fd = moving.detach()
         try:
             self._tell(Event("hand_over", shard=shard, session=session), (fd,))
         finally:
             os.close(fd)
+        return True

@@ -8,6 +8,7 @@ syncs the old files, or an answer that comes late, can never be taken for the ne
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from borzoi.shards.groups.cursor import Cursor
 from borzoi.shards.target import Target
 from borzoi.storage.log import PartitionLog
 from borzoi.storage.offsets import ConsumerOffsets
@@ -33,6 +34,7 @@ class OwnedPartition:
     sync_waiters: list[Ended] = field(default_factory=list)
     syncing: bool = False
     alive: bool = True
+    cursors: dict[int, Cursor] = field(default_factory=dict)  # by group
 
     def end(self, status: int) -> None:
         """The partition is gone: nobody waits any longer, nothing is published any more."""

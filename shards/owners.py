@@ -168,7 +168,7 @@ class Owners:
         target = self._partitions.known_target(request.namespace, request.birth)
         if target is None:
             try:
-                target = self._wanted(request)
+                target = self.wanted(request)
             except BrokerError as error:
                 done(error.status, 0, 0, 0)
                 return
@@ -182,7 +182,7 @@ class Owners:
             done(0, 0, 0, 0)
             return
         try:
-            target = self._wanted(request)
+            target = self.wanted(request)
         except BrokerError as error:
             done(error.status, 0, 0, 0)
             return
@@ -201,7 +201,7 @@ class Owners:
             case _:
                 raise AssertionError(f"request kind {request.kind} is not about a partition")
 
-    def _wanted(self, request: Request) -> Target:
+    def wanted(self, request: Request) -> Target:
         """The partition a peer means, if it is still the one that lives there."""
         self._metadata.refresh()
         target = self._metadata.target_of(request.namespace)

@@ -270,6 +270,7 @@ class Partitions:
                     self._begin_anew(partition.target._replace(birth=new.birth))
         for stream_id, topic_id, group_id in effects.groups_removed:
             for partition in self._owned_of_topic(stream_id, topic_id):
+                partition.cursors.pop(group_id, None)
                 partition.offsets.delete(ConsumerKind.GROUP, group_id)
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from borzoi.router.link import Link
 from borzoi.router.ring import RING_SLOTS
 from borzoi.router.wake import Wake
 from borzoi.shards.descriptors import (
+    LENDING,
     RESUBMITTED,
     Done,
     Request,
@@ -41,6 +42,8 @@ ABANDONED: Final = -1
 """Status that never reaches the wire: the outcome is unknown, close the connection silently."""
 
 AWAY_CHECK_INTERVAL_S: Final = 0.1
+
+NOTHING_LENT: Final = memoryview(b"")
 
 
 class DeathRule(Enum):
@@ -268,7 +271,10 @@ class Peers:
                 f"shard {peer.shard} sent a descriptor of generation {request.generation}, "
                 f"its rings are of generation {peer.generation}"
             )
-        lent = peer.arena.lent(request.position, request.length)
+        if request.kind in LENDING:
+            lent = peer.arena.lent(request.position, request.length)
+        else:
+            lent = NOTHING_LENT
         request_id = request.request_id
 
         def answer(status: int, first: int = 0, second: int = 0, third: int = 0) -> None:

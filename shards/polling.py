@@ -5,32 +5,27 @@ the first bytes of a request mean (consumer, stream, topic, partition, permissio
 by those bytes while the metadata does not change; the last 14 bytes say where to begin.
 """
 
-import struct
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from borzoi.protocol.batch import POLL_TAIL, find_poll
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages
-from borzoi.protocol.errors import (
-    BrokerError,
-    FeatureUnavailable,
-    InvalidCommand,
-    PartitionNotFound,
-)
+from borzoi.protocol.errors import BrokerError, InvalidCommand, PartitionNotFound
 from borzoi.protocol.frame import RESPONSE_HEADER
 from borzoi.protocol.generations import CLASSIC, Generation, encode_command
 from borzoi.protocol.identifiers import ConsumerKind, StrategyKind, consumer_number
 from borzoi.protocol.responses.polled import POLLED_HEADER
 from borzoi.shards.access import require
+from borzoi.shards.groups.polling import Poller as GroupPoller
+from borzoi.shards.groups.polling import begin_group_poll
 from borzoi.shards.named import Named, new_life
 from borzoi.shards.poll import Poll
+from borzoi.shards.poll_answer import ANSWER
 from borzoi.shards.services import Services
 from borzoi.shards.target import Target
 from borzoi.storage.reader import Slices
 
 ROUTES_MAX: Final = 64
-# Status, length of the payload, partition, current offset, message count.
-ANSWER: Final = struct.Struct(RESPONSE_HEADER.format + POLLED_HEADER.format.lstrip("<"))
 OFFSET: Final = int(StrategyKind.OFFSET)
 STRATEGIES: Final = frozenset(int(kind) for kind in StrategyKind)
 
@@ -49,20 +44,13 @@ InWork: TypeAlias = tuple[PollRoute, Poll]
 """The poll that waits for its answer."""
 
 
-class Poller(Protocol):
+class Poller(GroupPoller, Protocol):
     """What a poll needs of its session."""
 
-    user_id: int | None
     generation: Generation
 
     def no_login(self, code: int, payload: memoryview) -> BrokerError:
         """Why a request of nobody is refused."""
-
-    def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:
-        """Answer with messages, or with none: `size` bytes."""
-
-    def fail_with(self, status: int) -> None:
-        """Answer with an error, or close without an answer if the outcome is unknown."""
 
 
 class Polling:
@@ -121,8 +109,8 @@ class Polling:
         topic = stream.topic(command.topic)
         require(state, self._user, Code.POLL_MESSAGES, stream.id, topic.id)
         if command.consumer.kind == ConsumerKind.GROUP:
-            topic.group(command.consumer.id)
-            raise FeatureUnavailable("polling as a member of a consumer group is not served yet")
+            begin_group_poll(self._services, self._poller, command, stream, topic)
+            return
         target = metadata.target(stream.id, topic, command.partition_id or 0)
         route = PollRoute(
             target,

@@ -10,6 +10,7 @@ from typing import Final
 
 from borzoi.protocol.errors import BrokerError, PartitionNotFound
 from borzoi.protocol.identifiers import StrategyKind
+from borzoi.shards.descriptors import Done
 from borzoi.shards.durability import Durability
 from borzoi.shards.owners import Owners
 from borzoi.shards.poll import Poll
@@ -98,6 +99,11 @@ class Polls:
         )
 
     def _ask_owner(self, target: Target, poll: Poll, polled: Polled) -> None:
+        self._owners.resolve_poll(target, poll, self.after_owner(target, polled))
+
+    def after_owner(self, target: Target, polled: Polled) -> Done:
+        """Reads what the owner of a partition has decided to return."""
+
         def resolved(status: int, start: int = 0, found: int = 0, current: int = 0) -> None:
             if status or found == 0:
                 polled(status, current, None)
@@ -120,4 +126,4 @@ class Polls:
                 read,
             )
 
-        self._owners.resolve_poll(target, poll, resolved)
+        return resolved

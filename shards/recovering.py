@@ -13,15 +13,16 @@ from borzoi.router.placement import pack_namespace, shard_of
 from borzoi.shards.durability import Durability
 from borzoi.shards.message_ids import RANDOM_IDS
 from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.metadata_writing import METADATA_SHARD
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.readers import Readers
 from borzoi.shards.target import Target
 from borzoi.storage.birth import BirthDamaged, read_birth
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.files import Files
-from borzoi.storage.layout import DataLayout
+from borzoi.storage.layout import DataLayout, PartitionDirectory
 from borzoi.storage.log import LogSettings, PartitionLog
-from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.offsets import ConsumerOffsets, forget_groups
 from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.trash import retire_directory
 
@@ -61,9 +62,12 @@ def recover_partitions(
         except ValueError as error:
             LOG.warning("%s is left alone, it is not ours: %s", found.path, error)
             continue
-        if shard_of(namespace, shard_count) != shard:
-            continue
         target = _living(metadata, namespace)
+        if shard_of(namespace, shard_count) != shard:
+            if shard == METADATA_SHARD and target is not None:
+                # Its owner may be dead, and the next command may give such an id out again.
+                _forget_dead_groups(metadata, found, files)
+            continue
         try:
             birth = read_birth(found.path, files)
         except BirthDamaged as error:
@@ -83,6 +87,7 @@ def recover_partitions(
             retire_directory(found.path, layout.trash, f"old-{birth}-{namespace}", files)
             removed += 1
             continue
+        _forget_dead_groups(metadata, found, files)
         record = clean.get(namespace) if clean is not None else None
         board = readers.published(target.slot)
         try:
@@ -119,6 +124,17 @@ def recover_partitions(
         partitions.adopt(target, log, offsets)
         opened += 1
     return Recovery(opened, removed)
+
+
+def _forget_dead_groups(metadata: MetadataService, found: PartitionDirectory, files: Files) -> None:
+    topic = metadata.state.topic(found.stream_id, found.topic_id)
+    try:
+        forgotten = forget_groups(found.path, files, topic.groups)
+    except OSError as error:
+        LOG.error("%s: offsets of deleted groups are still there: %s", found.path, error)
+        return
+    if forgotten:
+        LOG.info("%s: forgot the offsets of deleted groups %s", found.path, forgotten)
 
 
 def _living(metadata: MetadataService, namespace: int) -> Target | None:

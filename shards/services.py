@@ -8,6 +8,7 @@ from borzoi.shards.clock import SteadyClock
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.describe import Describer
 from borzoi.shards.durability import Durability
+from borzoi.shards.groups.service import Groups
 from borzoi.shards.logins import Logins
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.migration import Migration
@@ -27,6 +28,7 @@ class Services:
     cluster: Cluster
     describer: Describer
     durability: Durability
+    groups: Groups
     logins: Logins
     metadata: MetadataService
     migration: Migration

@@ -36,6 +36,7 @@ from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.buffer import Buffer
 from borzoi.shards.asking import Abandoned
+from borzoi.shards.groups.share import Turns
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.peers import ABANDONED
 from borzoi.shards.polling import Polling
@@ -55,6 +56,11 @@ WITH_CONSUMER: Final = frozenset(
 )
 AS_GROUP: Final = bytes((ConsumerKind.GROUP,))
 CLOSING: Final = (StaleClient, ClientNotFound)
+
+
+def client_id_of(address: str) -> int:
+    """The id under which the broker knows whoever connects from there."""
+    return xxhash.xxh32_intdigest(address.encode())
 
 
 class Link(Protocol):
@@ -81,12 +87,14 @@ class Session:
         self._link = link
         self.address = address
         self.transport = transport
-        self.client_id = xxhash.xxh32_intdigest(address.encode())
+        self.client_id = client_id_of(address)
         self.user_id: int | None = None
         self.is_open = True
         self.was_removed = False
         self.generation: Generation = CLASSIC
         self.knows_all_codecs = False
+        self.turns = Turns()
+        self._has_moved = False
         self._may_move = transport is Transport.TCP and services.migration.enabled
         self._moves_to: int | None = None
         self._sending = Sending(services, self)
@@ -103,8 +111,13 @@ class Session:
             session.user_id = user.id
         session.generation = GENERATIONS[state.generation]
         session.knows_all_codecs = state.knows_all_codecs
+        session.turns = Turns(state.seats)
         session._may_move = False
         return session
+
+    def settle_in(self, state: SessionState) -> None:
+        """The adopted session is known here by now: so are its groups."""
+        self._services.groups.arrived(self.client_id, state.seats)
 
     @property
     def is_authenticated(self) -> bool:
@@ -139,6 +152,8 @@ class Session:
     def closed(self) -> None:
         """The client is gone; what it has in work ends without an answer."""
         self.is_open = False
+        if not self._has_moved:
+            self._services.groups.client_gone(self.client_id)
 
     # Everything that has a handler.
 
@@ -232,14 +247,21 @@ class Session:
         user = None if self.user_id is None else users.get(self.user_id)
         if shard is None or user is None:
             return
+        groups = self._services.groups
+        seats = groups.seats(self.client_id, self.turns)
+        if seats is None:
+            return
         state = SessionState(
             self.address,
             user.id,
             user.created_at,
             self.generation.name,
             self.knows_all_codecs,
+            seats,
         )
-        self._services.migration.hand_over(self._link, shard, state)
+        if self._services.migration.hand_over(self._link, shard, state):
+            self._has_moved = True
+            groups.moving(self.client_id, shard)
 
     # Errors.
 

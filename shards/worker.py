@@ -40,10 +40,15 @@ from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.describe import Describer
-from borzoi.shards.descriptors import Done, Request, RequestKind
+from borzoi.shards.descriptors import GROUP_KINDS, Done, Request, RequestKind
 from borzoi.shards.durability import Durability
 from borzoi.shards.file_limits import affordable, open_files_bound
 from borzoi.shards.group_commit import GroupCommit
+from borzoi.shards.groups.claim_owners import ClaimOwners
+from borzoi.shards.groups.claims import Claims
+from borzoi.shards.groups.coordinator import Coordinator
+from borzoi.shards.groups.local_members import LocalMembers
+from borzoi.shards.groups.service import Groups
 from borzoi.shards.hashing import Hashing
 from borzoi.shards.listener import Listener, check_port_is_free
 from borzoi.shards.log_lines import LineHandler
@@ -68,7 +73,7 @@ from borzoi.shards.root_account import forget_root_password
 from borzoi.shards.sends import Sends
 from borzoi.shards.services import Services
 from borzoi.shards.session import Link as SessionLink
-from borzoi.shards.session import Session
+from borzoi.shards.session import Session, client_id_of
 from borzoi.shards.statistics import Statistics
 from borzoi.shards.tasks import Tasks
 from borzoi.shards.token_cleaner import TokenCleaner
@@ -216,6 +221,11 @@ class Worker:
                 await self._stop()
                 return
             self._writing.empty_trash()
+        if self._coordinator is not None and not await self._unless_stopped(
+            self._coordinator.adopt()
+        ):
+            await self._stop()
+            return
         self.tell(Event("recovered"))
         address = self._spec.tcp_address
         if not address:
@@ -275,7 +285,9 @@ class Worker:
         self._owners = Owners(
             spec.shard, spec.shard_count, self._partitions, self._peers, self._metadata
         )
-        self._clients = Clients(self._peers, self._pool)
+        local = LocalMembers(self._metadata, lambda client_id: self._clients.knows(client_id))
+        self._clients = Clients(self._peers, self._pool, local.groups_of)
+        self._groups = self._wire_groups(local)
         self._logins = Logins(
             self._metadata,
             self._hashing,
@@ -291,6 +303,7 @@ class Worker:
             cluster=self._cluster,
             describer=describer,
             durability=self._durability,
+            groups=self._groups,
             logins=self._logins,
             metadata=self._metadata,
             migration=Migration(
@@ -321,7 +334,31 @@ class Worker:
             affordable(config.limits),
             self._new_session,
             lambda link, state: Session.adopt(self._services, link, state),
+            lambda state: self._groups.lost(client_id_of(state.address), state.seats),
         )
+
+    def _wire_groups(self, local: LocalMembers) -> Groups:
+        claims = Claims(
+            self._partitions, self._metadata, lambda *what: self._groups.released(*what)
+        )
+        claim_owners = ClaimOwners(self._owners, claims, self._peers)
+        spec, timing = self._spec, self._config.consumer_group
+        self._coordinator: Coordinator | None = None
+        if spec.shard == METADATA_SHARD:
+            self._coordinator = Coordinator(
+                self._loop,
+                spec.generations[spec.shard],
+                self._metadata,
+                self._owners,
+                claim_owners,
+                local,
+                self._peers,
+                self._pool,
+                self._tasks,
+                revocation_timeout_s=seconds(timing.rebalancing_timeout),
+                check_interval_s=seconds(timing.rebalancing_check_interval),
+            )
+        return Groups(spec.shard, self._peers, self._pool, local, claim_owners, self._coordinator)
 
     def _recover(self) -> None:
         began = time.monotonic()
@@ -380,7 +417,7 @@ class Worker:
 
     # Serving peers.
 
-    def _serve(self, _shard: int, request: Request, lent: memoryview, done: Done) -> None:
+    def _serve(self, shard: int, request: Request, lent: memoryview, done: Done) -> None:
         if request.kind == APPEND:
             self._owners.serve_append(request, lent, done)
             return
@@ -398,6 +435,8 @@ class Worker:
             case RequestKind.LOGIN_NOTE:
                 self._logins.serve(request)
                 done(0, 0, 0, 0)
+            case kind if kind in GROUP_KINDS:
+                self._groups.serve(shard, request, lent, done)
             case _:
                 self._owners.serve(request, lent, done)
 
@@ -405,7 +444,9 @@ class Worker:
         self._partitions.apply_effects(effects)
         self._sends.forget(effects)
         self._readers.forget(effects)
-        self._clients.apply_effects(effects)
+        self._groups.take_effects(effects)
+        for client_id in self._clients.apply_effects(effects):
+            self._groups.client_gone(client_id)
         if self._spec.shard == METADATA_SHARD and ROOT_USER_ID in effects.passwords_changed:
             forget_root_password(Path(self._layout.root))
 
@@ -441,6 +482,7 @@ class Worker:
         control = SharedControl(control_fd, self._control_layout, order.shard, order.generation)
         arena = PeerArena(arena_fd, self._spec.arena_size, order.shard, order.generation)
         self._peers.replace(control, arena)
+        self._groups.shard_died(order.shard)
         os.close(control_fd)
         os.close(arena_fd)
         self.tell(Event("peer_replaced", shard=order.shard, generation=order.generation))

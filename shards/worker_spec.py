@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+from borzoi.shards.groups.share import Seat
+
 SPEC_SIZE_MAX: Final = 1 << 20
 
 CANNOT_BOOT: Final = 3
@@ -71,6 +73,7 @@ class SessionState(msgspec.Struct, frozen=True):
     user_created_at: int
     generation: str
     knows_all_codecs: bool
+    seats: tuple[Seat, ...] = ()
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):

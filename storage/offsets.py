@@ -11,6 +11,7 @@ Always: a value that is not dirty equals its file; a failed write() takes its co
 
 import os
 import struct
+from collections.abc import Container
 from typing import Final, NamedTuple
 
 import xxhash
@@ -27,6 +28,22 @@ from borzoi.storage.open_files import OpenFiles
 
 OFFSET: Final = struct.Struct("<Q")
 DIGEST_ROW: Final = struct.Struct("<QQQ")  # kind, id, offset
+
+
+def forget_groups(directory: str, files: Files, living: Container[int]) -> list[int]:
+    """Unlink the offsets of groups that do not exist, in a partition nobody has open here.
+
+    Whoever died before it carried out the deletion of a group left them; the id comes back.
+    """
+    groups = os.path.join(directory, OFFSET_DIRECTORIES[ConsumerKind.GROUP])
+    try:
+        names = files.listdir(groups)
+    except FileNotFoundError:
+        return []
+    dead = [int(name) for name in names if is_number(name) and int(name) not in living]
+    for number in dead:
+        files.unlink_if_there(os.path.join(groups, str(number)))
+    return sorted(dead)
 
 
 class OffsetsSync(NamedTuple):

@@ -78,7 +78,19 @@ def encode_client_details(details: ClientDetails) -> bytes:
 
 
 def decode_client_details(payload: memoryview) -> ClientDetails:
+    return _details(PayloadReader(payload))
+
+
+def decode_many_client_details(payload: memoryview) -> tuple[ClientDetails, ...]:
+    """Details one behind the other, as shards tell each other of their clients."""
     reader = PayloadReader(payload)
+    clients = []
+    while reader.remaining:
+        clients.append(_details(reader))
+    return tuple(clients)
+
+
+def _details(reader: PayloadReader) -> ClientDetails:
     client = _client(reader)
     # Before the loop: a hostile count must not make us try four billion times.
     reader.require(client.consumer_groups_count * MEMBERSHIP.size)

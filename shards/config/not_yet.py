@@ -12,7 +12,6 @@ from borzoi.shards.config.schema import Config
 from borzoi.shards.config.tree import Leaf, key_text, values_of
 
 NOT_YET: Final[dict[str, str]] = {
-    "consumer_group": "group rebalancing waits for nobody yet",
     "data_maintenance": "no message is expired or cleaned up yet",
     "http": "the HTTP API is not served yet",
     "tcp.ipv6": "the family follows the address",

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from borzoi.protocol.generations import Generation
 from borzoi.protocol.responses.clients import Transport
+from borzoi.shards.groups.share import Turns
 from borzoi.shards.logins import Who
 
 
@@ -18,6 +19,7 @@ class Caller(Protocol):
     knows_all_codecs: bool
     is_open: bool
     was_removed: bool
+    turns: Turns
 
     @property
     def user(self) -> int:

@@ -7,12 +7,14 @@ from borzoi.protocol.commands.offsets import (
     GetConsumerOffset,
     StoreConsumerOffset,
 )
-from borzoi.protocol.errors import ConsumerGroupMemberNotFound, PartitionNotFound
-from borzoi.protocol.identifiers import Consumer, ConsumerKind, Identifier, consumer_number
+from borzoi.protocol.errors import NotResolvedConsumer, PartitionNotFound
+from borzoi.protocol.identifiers import ConsumerKind, Identifier, consumer_number
 from borzoi.protocol.responses.consumers import ConsumerOffsetInfo
 from borzoi.shards.access import require
+from borzoi.shards.groups.cursor import Claim
+from borzoi.shards.groups.membership import membership
 from borzoi.shards.handlers.caller import Caller
-from borzoi.shards.metadata.state import Topic
+from borzoi.shards.metadata.state import Stream, Topic
 from borzoi.shards.services import Services
 from borzoi.shards.target import Target
 
@@ -51,6 +53,10 @@ async def store_consumer_offset(
     services: Services, caller: Caller, command: StoreConsumerOffset
 ) -> None:
     """Commit an offset, forwards or backwards."""
+    if command.consumer.kind == ConsumerKind.GROUP:
+        target, claim = _claimed(services, caller, Code.STORE_CONSUMER_OFFSET, command)
+        await services.groups.owners.store_offset(target, claim, command.offset)
+        return
     target, consumer = _own_partition(services, caller, Code.STORE_CONSUMER_OFFSET, command)
     await services.owners.store_offset(target, command.consumer.kind, consumer, command.offset)
 
@@ -59,6 +65,10 @@ async def delete_consumer_offset(
     services: Services, caller: Caller, command: DeleteConsumerOffset
 ) -> None:
     """Forget a committed offset."""
+    if command.consumer.kind == ConsumerKind.GROUP:
+        target, claim = _claimed(services, caller, Code.DELETE_CONSUMER_OFFSET, command)
+        await services.groups.owners.delete_offset(target, claim)
+        return
     target, consumer = _own_partition(services, caller, Code.DELETE_CONSUMER_OFFSET, command)
     await services.owners.delete_offset(target, command.consumer.kind, consumer)
 
@@ -67,10 +77,10 @@ async def flush_unsaved_buffer(
     services: Services, caller: Caller, command: FlushUnsavedBuffer
 ) -> None:
     """Write what is in memory; with fsync it is on the disk when this answers."""
-    topic, stream_id = _topic(
+    topic, stream = _topic(
         services, caller, Code.FLUSH_UNSAVED_BUFFER, command.stream, command.topic
     )
-    target = services.metadata.target(stream_id, topic, command.partition_id)
+    target = services.metadata.target(stream.id, topic, command.partition_id)
     await services.owners.flush(target, command.fsync)
 
 
@@ -80,23 +90,42 @@ def _own_partition(
     code: Code,
     command: StoreConsumerOffset | DeleteConsumerOffset,
 ) -> tuple[Target, int]:
-    topic, stream_id = _topic(services, caller, code, command.stream, command.topic)
-    consumer = _consumer(topic, command.consumer)
-    return services.metadata.target(stream_id, topic, command.partition_id or 0), consumer
+    topic, stream = _topic(services, caller, code, command.stream, command.topic)
+    target = services.metadata.target(stream.id, topic, command.partition_id or 0)
+    return target, consumer_number(command.consumer.id)
+
+
+def _claimed(
+    services: Services,
+    caller: Caller,
+    code: Code,
+    command: StoreConsumerOffset | DeleteConsumerOffset,
+) -> tuple[Target, Claim]:
+    """The partition that a member means, and its right to it."""
+    topic, stream = _topic(services, caller, code, command.stream, command.topic)
+    share = membership(services, caller, stream, topic, command.consumer.id)
+    if command.partition_id is not None:
+        holding = share.held.get(command.partition_id)
+    else:
+        holding = caller.turns.current(share, topic.partitions_count)
+    if holding is None:
+        raise NotResolvedConsumer(
+            f"client {caller.client_id} holds {sorted(share.held)}, not {command.partition_id}"
+        )
+    if not caller.turns.may_commit(share, holding):
+        raise NotResolvedConsumer(
+            f"client {caller.client_id} has partition {holding.partition} again, but has not"
+            " polled it since"
+        )
+    target = services.metadata.target(stream.id, topic, holding.partition)
+    return target, share.claim(holding)
 
 
 def _topic(
     services: Services, caller: Caller, code: Code, stream: Identifier, topic: Identifier
-) -> tuple[Topic, int]:
+) -> tuple[Topic, Stream]:
     state = services.metadata.refresh()
     found_stream = state.stream(stream)
     found = found_stream.topic(topic)
     require(state, caller.user, code, found_stream.id, found.id)
-    return found, found_stream.id
-
-
-def _consumer(topic: Topic, consumer: Consumer) -> int:
-    if consumer.kind == ConsumerKind.GROUP:
-        group = topic.group(consumer.id)
-        raise ConsumerGroupMemberNotFound(f"nobody can join group {group.id} yet")
-    return consumer_number(consumer.id)
+    return found, found_stream

@@ -17,7 +17,6 @@ from borzoi.protocol.responses.clients import ClientDetails, ClientInfo
 from borzoi.protocol.responses.cluster import ClusterMetadata
 from borzoi.protocol.responses.stats import Stats
 from borzoi.shards.access import require
-from borzoi.shards.clients import describe
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.journals import show_journals
 from borzoi.shards.services import Services
@@ -49,7 +48,7 @@ def get_me(services: Services, caller: Caller, _command: GetMe) -> ClientDetails
     """The caller's own session."""
     if not services.clients.is_registered(caller):
         raise ClientNotFound(f"client {caller.client_id} is not registered any more")
-    return ClientDetails(describe(caller), ())
+    return services.clients.describe(caller)
 
 
 async def get_client(
@@ -59,13 +58,13 @@ async def get_client(
     require(services.metadata.refresh(), caller.user, Code.GET_CLIENT)
     if command.client_id == 0:
         raise InvalidClientId("client ids are not 0")
-    for client in await services.clients.everybody():
-        if client.client_id == command.client_id:
-            return ClientDetails(client, ())
+    for details in await services.clients.everybody():
+        if details.client.client_id == command.client_id:
+            return details
     return None
 
 
 async def get_clients(services: Services, caller: Caller, _command: GetClients) -> list[ClientInfo]:
     """All sessions of all shards."""
     require(services.metadata.refresh(), caller.user, Code.GET_CLIENTS)
-    return await services.clients.everybody()
+    return [details.client for details in await services.clients.everybody()]

@@ -8,7 +8,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from borzoi.protocol.codes import Code
-from borzoi.shards.handlers import offsets, sessions, streams, system, tokens, topics, users
+from borzoi.shards.handlers import (
+    groups,
+    offsets,
+    sessions,
+    streams,
+    system,
+    tokens,
+    topics,
+    users,
+)
 
 Handler = Callable[..., Any]
 """(services, caller, command) -> the reply's value, or a coroutine that gives it."""
@@ -47,6 +56,12 @@ HANDLERS: Final[dict[int, Handler]] = {
     Code.PURGE_TOPIC: topics.purge_topic,
     Code.CREATE_PARTITIONS: topics.create_partitions,
     Code.DELETE_PARTITIONS: topics.delete_partitions,
+    Code.GET_CONSUMER_GROUP: groups.get_consumer_group,
+    Code.GET_CONSUMER_GROUPS: groups.get_consumer_groups,
+    Code.CREATE_CONSUMER_GROUP: groups.create_consumer_group,
+    Code.DELETE_CONSUMER_GROUP: groups.delete_consumer_group,
+    Code.JOIN_CONSUMER_GROUP: groups.join_consumer_group,
+    Code.LEAVE_CONSUMER_GROUP: groups.leave_consumer_group,
     Code.FLUSH_UNSAVED_BUFFER: offsets.flush_unsaved_buffer,
     Code.GET_CONSUMER_OFFSET: offsets.get_consumer_offset,
     Code.STORE_CONSUMER_OFFSET: offsets.store_consumer_offset,

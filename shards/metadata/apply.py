@@ -73,7 +73,7 @@ def apply_command(state: State, index: int, timestamp: int, command: StoredComma
         case entries.PartitionsDeleted():
             _delete_partitions(state, command, effects)
         case entries.GroupCreated():
-            _create_group(state, timestamp, command)
+            _create_group(state, index, timestamp, command)
         case entries.GroupDeleted():
             topic = state.topic(command.stream_id, command.topic_id)
             _delete_group(command.stream_id, topic, command.group_id, effects)
@@ -192,11 +192,11 @@ def _delete_partitions(state: State, command: entries.PartitionsDeleted, effects
     effects.topics_resized.append(TopicRef(command.stream_id, command.topic_id))
 
 
-def _create_group(state: State, timestamp: int, command: entries.GroupCreated) -> None:
+def _create_group(state: State, index: int, timestamp: int, command: entries.GroupCreated) -> None:
     topic = state.topic(command.stream_id, command.topic_id)
     _take(topic.group_ids, command.group_id)
     _name(topic.group_names, command.name, command.group_id)
-    topic.groups[command.group_id] = Group(command.group_id, command.name, timestamp)
+    topic.groups[command.group_id] = Group(command.group_id, command.name, timestamp, index)
 
 
 def _delete_group(stream_id: int, topic: Topic, group_id: int, effects: Effects) -> None:

@@ -53,11 +53,15 @@ class Place(NamedTuple):
 
 
 class Group(msgspec.Struct):
-    """A consumer group by name. Its members belong to shard 0 and are not logged."""
+    """A consumer group by name. Its members belong to shard 0 and are not logged.
+
+    `birth` is the index of the entry that created it: ids come back, births do not.
+    """
 
     id: int
     name: str
     created_at: int
+    birth: int
 
 
 class Topic(msgspec.Struct):

@@ -4,7 +4,7 @@
 
 Names that exist and names that do not take turns, so that whatever else the machine does meets
 both alike; what is compared are the medians, as a ratio. The few logins of the test suite, with
-other tests beside them, are compared by the fastest of each kind: nothing but the work itself is in them.
+other tests beside them, are compared by the fastest of each kind: only the work is in those.
 """
 
 import argparse

@@ -197,12 +197,14 @@ def shard_of_wire(broker: BrokerProcess, wire: Wire) -> int:
     """Which worker has accepted the connection: the one whose socket has our port as its peer."""
 
     def holder() -> list[int]:
-        return [
+        found = [
             shard
             for shard, pid in broker.workers().items()
             for connection in psutil.Process(pid).net_connections("tcp")
             if connection.raddr and connection.raddr.port == wire.port
         ]
+        # While it moves from one to the other, both have it.
+        return found if len(found) == 1 else []
 
     (shard,) = wait_for(holder)
     return shard

@@ -20,7 +20,7 @@ class Someone:
 
 
 def connected(*sessions: Someone) -> Clients:
-    clients = Clients(cast(Peers, None), cast(MemoryPool, None))
+    clients = Clients(cast(Peers, None), cast(MemoryPool, None), lambda _client_id: [])
     for session in sessions:
         clients.add(session)
     return clients

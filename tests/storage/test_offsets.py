@@ -12,7 +12,7 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.storage.files import Files
-from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.offsets import ConsumerOffsets, forget_groups
 from borzoi.storage.open_files import OpenFiles
 from tests.storage.faults import ERRORS, FailingFiles
 
@@ -229,3 +229,19 @@ def test_every_flipped_bit_changes_the_digest(tmp_path: Path) -> None:
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)
         assert load(tmp_path).digest() != digest
+
+
+def test_offsets_of_groups_that_are_gone(tmp_path: Path) -> None:
+    """Left by a worker that died before it had carried out the deletion."""
+    files = Files()
+    assert forget_groups(str(tmp_path), files, {1}) == []
+    groups = tmp_path / "offsets" / "groups"
+    groups.mkdir(parents=True)
+    (tmp_path / "offsets" / "consumers").mkdir()
+    for name in ("0", "1", "20", "not a number"):
+        (groups / name).write_bytes(bytes(8))
+    consumer = tmp_path / "offsets" / "consumers" / "20"
+    consumer.write_bytes(bytes(8))
+    assert forget_groups(str(tmp_path), files, {1}) == [0, 20]
+    assert sorted(path.name for path in groups.iterdir()) == ["1", "not a number"]
+    assert consumer.exists()

@@ -56,7 +56,7 @@ def test_created_things_are_found_by_id_and_by_name() -> None:
     assert topic.partitions_count == 5
     assert (topic.message_expiry, topic.max_topic_size) == (5_000_000, 123_456)
     assert topic.replication_factor == 1
-    assert topic.group("readers") == topic.group(0) == Group(0, "readers", 6000)
+    assert topic.group("readers") == topic.group(0) == Group(0, "readers", 6000, birth=6)
     assert state.user("root") is state.user(0)
 
 

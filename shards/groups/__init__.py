@@ -1,0 +1,1 @@
+"""Consumer groups: who shares a topic, who polls what, and how partitions change hands."""

@@ -1,0 +1,136 @@
+"""The owner's side of groups: polls and commits in the name of a group, and giving partitions up.
+
+Owned by the worker's loop, like the partitions. A poll of a group is decided here as one step:
+checked against the fence of the partition's cursor, resolved, committed if asked to, and noted as
+polled. Commits of a group and its polls are thereby in one order, whichever shards they come from.
+"""
+
+from collections.abc import Callable
+
+from borzoi.protocol.errors import BrokerError, ConsumerGroupIdNotFound
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.router.placement import unpack_namespace
+from borzoi.shards.descriptors import Done
+from borzoi.shards.groups.cursor import Claim, Cursor, Watch
+from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.owned_partition import OwnedPartition
+from borzoi.shards.partitions import Partitions
+from borzoi.shards.poll import Poll
+from borzoi.shards.target import Target
+
+GROUP = ConsumerKind.GROUP
+
+Released = Callable[[Target, int, int, int], None]
+"""Told that a partition was closed to its holder: target, group, birth of the group, ticket."""
+
+
+class Claims:
+    """Groups at the partitions of this shard."""
+
+    def __init__(
+        self, partitions: Partitions, metadata: MetadataService, released: Released
+    ) -> None:
+        self._partitions = partitions
+        self._metadata = metadata
+        self._released = released
+
+    def poll(self, target: Target, poll: Poll, claim: Claim, done: Done) -> None:
+        """What a member gets: first offset, message count, current offset."""
+        try:
+            partition = self._partitions.find(target)
+            cursor = self._cursor(partition, claim)
+            cursor.begin_poll(claim)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+
+        def ended(status: int, first: int = 0, found: int = 0, current: int = 0) -> None:
+            cursor.end_poll(claim.epoch, first + found - 1 if found and not status else None)
+            self._close_if_settled(partition, cursor, claim.group_id)
+            done(status, first, found, current)
+
+        def resolved(status: int, first: int = 0, found: int = 0, current: int = 0) -> None:
+            if status or not found or not poll.auto_commit:
+                ended(status, first, found, current)
+                return
+
+            def committed(status: int, *_nothing: int) -> None:
+                ended(status, first, found, current)
+
+            self._commit(partition, cursor, claim, first + found - 1, committed)
+
+        # The commit is ours: the group may be gone by the time cold bytes have been fetched.
+        self._partitions.resolve_poll(target, poll._replace(auto_commit=False), resolved)
+
+    def store_offset(self, target: Target, claim: Claim, offset: int, done: Done) -> None:
+        """Commit for the group."""
+        try:
+            partition = self._partitions.find(target)
+            cursor = self._cursor(partition, claim)
+            cursor.admit(claim)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+
+        def stored(status: int, *_nothing: int) -> None:
+            if status == 0:
+                self._close_if_settled(partition, cursor, claim.group_id)
+            done(status, 0, 0, 0)
+
+        self._commit(partition, cursor, claim, offset, stored)
+
+    def delete_offset(self, target: Target, claim: Claim, done: Done) -> None:
+        """Forget what the group has committed."""
+        try:
+            partition = self._partitions.find(target)
+            self._cursor(partition, claim).admit(claim)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        self._partitions.delete_offset(target, GROUP, claim.group_id, done)
+
+    def release(self, target: Target, group_id: int, birth: int, watch: Watch, done: Done) -> None:
+        """A member is to give the partition up: 1 if it is closed now, 0 if it will be told.
+
+        Where nothing can be polled there is nothing to wait for.
+        """
+        try:
+            partition = self._partitions.find(target)
+            cursor = self._cursor(partition, Claim(group_id, birth, watch.ticket))
+        except BrokerError:
+            done(0, 1, 0, 0)
+            return
+        cursor.revoke(watch)
+        cursor.close_if_settled(partition.offsets.get(GROUP, group_id))
+        done(0, cursor.fence >= watch.ticket, 0, 0)
+
+    def _commit(
+        self, partition: OwnedPartition, cursor: Cursor, claim: Claim, offset: int, done: Done
+    ) -> None:
+        if partition.cursors.get(claim.group_id) is not cursor:
+            done(ConsumerGroupIdNotFound.status, 0, 0, 0)
+            return
+
+        def stored(status: int, *_nothing: int) -> None:
+            if status == 0:
+                cursor.committed(offset)
+            done(status, 0, 0, 0)
+
+        self._partitions.store_offset(partition.target, GROUP, claim.group_id, offset, stored)
+
+    def _cursor(self, partition: OwnedPartition, claim: Claim) -> Cursor:
+        """The cursor of a group that exists."""
+        stream_id, topic_id, _ = unpack_namespace(partition.target.namespace)
+        topic = self._metadata.state.find_topic(stream_id, topic_id)
+        group = None if topic is None else topic.groups.get(claim.group_id)
+        if group is None or group.birth != claim.birth:
+            raise ConsumerGroupIdNotFound(f"{claim} is not a group of {partition.target}")
+        cursor = partition.cursors.get(claim.group_id)
+        if cursor is None or cursor.birth != claim.birth:
+            cursor = partition.cursors[claim.group_id] = Cursor(claim.birth)
+        return cursor
+
+    def _close_if_settled(self, partition: OwnedPartition, cursor: Cursor, group_id: int) -> None:
+        ticket = cursor.close_if_settled(partition.offsets.get(GROUP, group_id))
+        if ticket is not None:
+            self._released(partition.target, group_id, cursor.birth, ticket)
