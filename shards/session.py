@@ -11,6 +11,7 @@ SEND_MESSAGES and POLL_MESSAGES go by callbacks, without a task; everything else
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Coroutine, Sequence
 from inspect import iscoroutine
 from typing import Any, Final, Protocol
@@ -77,6 +78,8 @@ class Session:
         self.user_id: int | None = None
         self.generation: Generation = CLASSIC
         self.knows_all_codecs = False
+        # Connecting is the first sign of life.
+        self.last_heartbeat = time.monotonic()
         self._may_move = transport is Transport.TCP and services.migration.enabled
         self._moves_to: int | None = None
         self._sending = Sending(services, self)
@@ -89,6 +92,7 @@ class Session:
         session.user_id = state.user_id
         session.generation = GENERATIONS[state.generation]
         session.knows_all_codecs = state.knows_all_codecs
+        session.last_heartbeat = state.last_heartbeat
         session._may_move = False
         return session
 
@@ -193,8 +197,15 @@ class Session:
         shard, self._moves_to = self._moves_to, None
         if shard is None or self.user_id is None:
             return
+        if not self._services.clients.is_registered(self):
+            # Evicted: arriving on another shard would register it again.
+            return
         state = SessionState(
-            self.address, self.user_id, self.generation.name, self.knows_all_codecs
+            self.address,
+            self.user_id,
+            self.generation.name,
+            self.knows_all_codecs,
+            self.last_heartbeat,
         )
         self._services.migration.hand_over(self._link, shard, state)
 

@@ -34,7 +34,7 @@ from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.router.wake import Wake
 from borzoi.shards.cannot_boot import CannotBoot
-from borzoi.shards.clients import Clients
+from borzoi.shards.clients import Clients, Connected
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
@@ -43,6 +43,7 @@ from borzoi.shards.descriptors import Done, Request, RequestKind
 from borzoi.shards.durability import Durability
 from borzoi.shards.file_limits import affordable, open_files_bound
 from borzoi.shards.group_commit import GroupCommit
+from borzoi.shards.heartbeats import Heartbeats
 from borzoi.shards.listener import Listener, check_port_is_free
 from borzoi.shards.log_lines import LineHandler
 from borzoi.shards.logins import Logins
@@ -217,6 +218,9 @@ class Worker:
                 self._check_port(address)
         await self._listen(address)
         self._loop.call_later(TICK_S, self._tick)
+        if self._config.heartbeat.enabled:
+            interval_s = seconds(self._config.heartbeat.interval)
+            Heartbeats(self._loop, self._clients, interval_s, self._client_evicted).start()
         saver = self._config.message_saver
         if saver.enabled:
             self._loop.call_later(seconds(saver.interval), self._save)
@@ -443,6 +447,15 @@ class Worker:
         self._listener.check_deadlines()
         self._pool.trim(IDLE_POOL_BYTES_MAX)
         self._loop.call_later(TICK_S, self._tick)
+
+    def _client_evicted(self, session: Connected) -> None:
+        """A silent client does not count as connected any more, although it is."""
+        LOG.info(
+            "client %d of %s is stale: its last ping was %.1f s ago",
+            session.client_id,
+            session.address,
+            time.monotonic() - session.last_heartbeat,
+        )
 
     def _save(self) -> None:
         if self._config.message_saver.enforce_fsync:

@@ -70,6 +70,7 @@ class SessionState(msgspec.Struct, frozen=True):
     user_id: int
     generation: str
     knows_all_codecs: bool
+    last_heartbeat: float  # of the monotonic clock, which all processes of a machine share
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):

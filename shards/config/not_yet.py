@@ -20,7 +20,6 @@ NOT_YET: Final[dict[str, str]] = {
     "quic": "QUIC is not served yet",
     "websocket": "WebSocket is not served yet",
     "personal_access_token": "personal access tokens do not exist yet",
-    "heartbeat": "silent clients are not evicted yet",
     "telemetry": "nothing is exported yet",
     "system.backup": "nothing is archived yet",
     "system.state.max_file_operation_retries": "file operations are not retried",

@@ -15,6 +15,7 @@ class Caller(Protocol):
     address: str
     generation: Generation
     knows_all_codecs: bool
+    last_heartbeat: float
 
     @property
     def user(self) -> int:

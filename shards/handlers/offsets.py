@@ -7,7 +7,7 @@ from borzoi.protocol.commands.offsets import (
     GetConsumerOffset,
     StoreConsumerOffset,
 )
-from borzoi.protocol.errors import ConsumerGroupMemberNotFound, PartitionNotFound
+from borzoi.protocol.errors import ConsumerGroupMemberNotFound, PartitionNotFound, StaleClient
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, Identifier, consumer_number
 from borzoi.protocol.responses.consumers import ConsumerOffsetInfo
 from borzoi.shards.access import require
@@ -81,7 +81,7 @@ def _own_partition(
     command: StoreConsumerOffset | DeleteConsumerOffset,
 ) -> tuple[Target, int]:
     topic, stream_id = _topic(services, caller, code, command.stream, command.topic)
-    consumer = _consumer(topic, command.consumer)
+    consumer = _consumer(services, caller, topic, command.consumer)
     return services.metadata.target(stream_id, topic, command.partition_id or 0), consumer
 
 
@@ -95,8 +95,10 @@ def _topic(
     return found, found_stream.id
 
 
-def _consumer(topic: Topic, consumer: Consumer) -> int:
+def _consumer(services: Services, caller: Caller, topic: Topic, consumer: Consumer) -> int:
     if consumer.kind == ConsumerKind.GROUP:
+        if not services.clients.is_registered(caller):
+            raise StaleClient(f"client {caller.client_id} is not registered any more")
         group = topic.group(consumer.id)
         raise ConsumerGroupMemberNotFound(f"nobody can join group {group.id} yet")
     return consumer_number(consumer.id)

@@ -1,5 +1,6 @@
 """Commands about the broker itself and who is connected to it."""
 
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -23,8 +24,9 @@ from borzoi.shards.handlers.journals import show_journals
 from borzoi.shards.services import Services
 
 
-def ping(_services: Services, _caller: Caller, _command: Ping) -> None:
-    """The client lives and so do we."""
+def ping(_services: Services, caller: Caller, _command: Ping) -> None:
+    """The client lives and so do we. After an eviction it changes nothing, and is no error."""
+    caller.last_heartbeat = time.monotonic()
 
 
 def get_stats(services: Services, caller: Caller, _command: GetStats) -> Coroutine[Any, Any, Stats]:
