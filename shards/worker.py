@@ -67,6 +67,7 @@ from borzoi.shards.session import Link as SessionLink
 from borzoi.shards.session import Session
 from borzoi.shards.statistics import Statistics
 from borzoi.shards.tasks import Tasks
+from borzoi.shards.usage import UsageMeter
 from borzoi.shards.warm_reads import WarmReads
 from borzoi.shards.worker_spec import (
     Event,
@@ -112,6 +113,7 @@ class Worker:
 
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
         self._hashing = ThreadPoolExecutor(1, "hashing")
+        self._measuring = ThreadPoolExecutor(1, "measuring")
         self._tasks = Tasks(on_broken)
         self._files = Files()
         self._layout = DataLayout(
@@ -292,7 +294,13 @@ class Worker:
             pool=self._pool,
             sends=self._sends,
             statistics=Statistics(
-                self._metadata, describer, self._clients, Path(self._layout.root)
+                self._metadata,
+                describer,
+                self._clients,
+                spec.broker_start,
+                spec.supervisor_pid,
+                UsageMeter(spec.supervisor_pid, Path(self._layout.root)),
+                self._measuring,
             ),
             tasks=self._tasks,
         )
