@@ -29,13 +29,14 @@ from borzoi.protocol.errors import (
     Unauthenticated,
     error_for,
 )
-from borzoi.protocol.frame import OK, encode_response
+from borzoi.protocol.frame import OK, RESPONSE_HEADER, encode_response
 from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.buffer import Buffer
 from borzoi.shards.asking import Abandoned
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.peers import ABANDONED
+from borzoi.shards.pieces import WHOLE_SIZE_MAX
 from borzoi.shards.polling import Polling
 from borzoi.shards.sending import Route, Sending
 from borzoi.shards.services import Services
@@ -163,7 +164,12 @@ class Session:
 
     def _reply(self, code: int, value: Any) -> None:
         payload = self.generation.replies[code](value)
-        self._link.answer(encode_response(0, payload) if payload else OK)
+        if len(payload) <= WHOLE_SIZE_MAX:
+            self._link.answer(encode_response(0, payload) if payload else OK)
+        else:
+            # As a view: the pieces it is sent in are no copies then.
+            header = RESPONSE_HEADER.pack(0, len(payload))
+            self._link.finish([header, memoryview(payload)], len(header) + len(payload))
 
     # What sends and polls call when they end.
 

@@ -65,6 +65,7 @@ from borzoi.shards.sends import Sends
 from borzoi.shards.services import Services
 from borzoi.shards.session import Link as SessionLink
 from borzoi.shards.session import Session
+from borzoi.shards.snapshots import Snapshots
 from borzoi.shards.statistics import Statistics
 from borzoi.shards.tasks import Tasks
 from borzoi.shards.usage import UsageMeter
@@ -113,6 +114,7 @@ class Worker:
 
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
         self._hashing = ThreadPoolExecutor(1, "hashing")
+        self._snapshotting = ThreadPoolExecutor(1, "snapshot")
         self._measuring = ThreadPoolExecutor(1, "measuring")
         self._tasks = Tasks(on_broken)
         self._files = Files()
@@ -293,6 +295,7 @@ class Worker:
             ),
             pool=self._pool,
             sends=self._sends,
+            snapshots=Snapshots(config, self._layout, spec.supervisor_pid, self._snapshotting),
             statistics=Statistics(
                 self._metadata,
                 describer,

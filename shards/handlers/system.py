@@ -10,6 +10,7 @@ from borzoi.protocol.commands.system import (
     GetClients,
     GetClusterMetadata,
     GetMe,
+    GetSnapshot,
     GetStats,
     Ping,
 )
@@ -38,6 +39,12 @@ def get_stats(services: Services, caller: Caller, _command: GetStats) -> Corouti
 async def _collect_stats(services: Services) -> Stats:
     await show_journals(services)
     return await services.statistics.collect()
+
+
+async def get_snapshot(services: Services, caller: Caller, command: GetSnapshot) -> bytes:
+    """An archive that describes the broker and its machine."""
+    require(services.metadata.refresh(), caller.user, Code.GET_SNAPSHOT)
+    return await services.snapshots.take(command)
 
 
 def get_cluster_metadata(
