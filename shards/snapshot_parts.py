@@ -80,7 +80,8 @@ def collect(
 ) -> dict[str, bytes]:
     """The entries of the archive: name and text, in the order asked for, each once."""
     wanted = list(dict.fromkeys(types))
-    if SnapshotType.ALL in wanted:
+    # Official tools that name no type mean all of them.
+    if not wanted or SnapshotType.ALL in wanted:
         wanted = list(EVERYTHING)
     deadline = clock() + COLLECT_TIME_MAX_S
     entries = {}

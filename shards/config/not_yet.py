@@ -31,7 +31,6 @@ NOT_YET: Final[dict[str, str]] = {
     "system.segment.protect_unread": "no segment is deleted yet",
     "system.message_deduplication": "messages are not deduplicated yet",
     "system.recovery": "missing state is never invented",
-    "cluster": "there is only one node",
 }
 
 
