@@ -35,6 +35,7 @@ class RequestKind(IntEnum):
     BARRIER = 8  # apply the metadata log up to index `first`, unlink what it removed
     CLIENTS = 9  # write the connected clients into the lent buffer
     FLUSH_JOURNALS = 10  # durability "buffered" only: write everything that is in memory
+    CACHE_METRICS = 65  # write what was read from memory and what was not into the lent buffer
 
 
 RESUBMITTED = 1

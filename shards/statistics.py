@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
 from borzoi.protocol.responses.stats import Stats, semver_number
+from borzoi.shards.caches import Caches
 from borzoi.shards.clients import Clients
 from borzoi.shards.describe import Describer
 from borzoi.shards.metadata_service import MetadataService
@@ -39,6 +40,7 @@ class Statistics:
         metadata: MetadataService,
         describer: Describer,
         clients: Clients,
+        caches: Caches,
         start: BrokerStart,
         supervisor_pid: int,
         meter: UsageMeter,
@@ -48,6 +50,7 @@ class Statistics:
         self._metadata = metadata
         self._describer = describer
         self._clients = clients
+        self._caches = caches
         self._start = start
         self._supervisor_pid = supervisor_pid
         self._meter = meter
@@ -60,6 +63,7 @@ class Statistics:
             self._measuring, self._meter.measure
         )
         clients_count = await self._clients.count()
+        cache_metrics = await self._caches.metrics()
         # From here on nothing waits: the counts belong together.
         state = self._metadata.refresh()
         totals = self._describer.totals(state)
@@ -92,6 +96,7 @@ class Statistics:
             threads_count=usage.threads_count,
             free_disk_space=usage.free_disk_space,
             total_disk_space=usage.total_disk_space,
+            cache_metrics=cache_metrics,
         )
 
 

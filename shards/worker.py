@@ -33,6 +33,7 @@ from borzoi.router.fds import BadMessage, ChannelClosed, FdChannel
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.router.wake import Wake
+from borzoi.shards.caches import Caches
 from borzoi.shards.cannot_boot import CannotBoot
 from borzoi.shards.clients import Clients, Connected
 from borzoi.shards.cluster import Cluster
@@ -271,6 +272,7 @@ class Worker:
             spec.shard, spec.shard_count, self._partitions, self._peers, self._metadata
         )
         self._clients = Clients(self._peers, self._pool)
+        self._caches = Caches(self._readers, self._peers, self._pool)
         describer = Describer(self._readers)
         self._cluster = Cluster(config, spec.follower)
         self._services = Services(
@@ -300,6 +302,7 @@ class Worker:
                 self._metadata,
                 describer,
                 self._clients,
+                self._caches,
                 spec.broker_start,
                 spec.supervisor_pid,
                 UsageMeter(spec.supervisor_pid, Path(self._layout.root)),
@@ -387,6 +390,8 @@ class Worker:
                 done(0, 0, 0, 0)
             case RequestKind.CLIENTS:
                 self._clients.serve(lent, done)
+            case RequestKind.CACHE_METRICS:
+                self._caches.serve(lent, done)
             case _:
                 self._owners.serve(request, lent, done)
 

@@ -9,14 +9,14 @@ import psutil
 import pytest
 
 from borzoi.protocol.commands.offsets import StoreConsumerOffset
-from borzoi.protocol.commands.streams import CreateStream, DeleteStream
+from borzoi.protocol.commands.streams import CreateStream, DeleteStream, GetStream
 from borzoi.protocol.commands.system import GetStats, Ping
 from borzoi.protocol.commands.topics import DeletePartitions, PurgeTopic
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.protocol.message import Message
 from borzoi.protocol.responses.stats import Stats
 from tests.broker import BrokerProcess, wait_for
-from tests.integration.wire import TWO_SHARDS, Wire, shard_of_wire, topic_of
+from tests.integration.wire import NEXT, TWO_SHARDS, Wire, shard_of_wire, topic_of
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +115,28 @@ def counts(stats: Stats) -> tuple[int, ...]:
         stats.clients_count,
         stats.consumer_groups_count,
     )
+
+
+def test_reads_of_both_shards_are_counted(counted_broker: BrokerProcess) -> None:
+    wire, other_shard = of_both_shards(counted_broker)
+    wire.ask(CreateStream("read"))
+    wire.ask(topic_of("read", 2))
+    stream_id = wire.ask(GetStream("read")).stream.id
+    for partition_id in range(2):
+        assert wire.send("read", partition_id, b"1", b"2", b"3") == 0
+    for _ in range(3):
+        assert len(wire.poll("read", 0).messages) == 3
+        assert len(other_shard.poll("read", 0).messages) == 3
+    assert len(other_shard.poll("read", 1, NEXT, auto_commit=True).messages) == 3
+    # Nothing is found here, so nothing is read.
+    assert other_shard.poll("read", 1, NEXT).messages == ()
+    for one in (wire, other_shard):
+        metrics = one.ask(GetStats()).cache_metrics
+        # Written a moment ago: it is in memory. What is committed the owner has read as well.
+        assert metrics == ((stream_id, 0, 0, 6, 0, 1.0), (stream_id, 0, 1, 2, 0, 1.0))
+    wire.ask(PurgeTopic("read", "read"))
+    assert other_shard.ask(GetStats()).cache_metrics == ()
+    wire.ask(DeleteStream("read"))
 
 
 def test_processes_and_disk(counted_broker: BrokerProcess) -> None:
