@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import psutil
 import pytest
@@ -16,7 +16,7 @@ from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.protocol.message import Message
 from borzoi.protocol.responses.stats import Stats
 from tests.broker import BrokerProcess, wait_for
-from tests.integration.wire import NEXT, TWO_SHARDS, Wire, shard_of_wire, topic_of
+from tests.integration.wire import NEXT, TWO_SHARDS, Wire, one_per_shard, shard_of_wire, topic_of
 
 pytestmark = pytest.mark.slow
 
@@ -32,25 +32,20 @@ def counted_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerP
     broker.close()
 
 
-def of_both_shards(broker: BrokerProcess) -> list[Wire]:
+@pytest.fixture
+def both_shards(counted_broker: BrokerProcess) -> Iterator[Sequence[Wire]]:
     """A connection to each shard."""
-    found: dict[int, Wire] = {}
-    while len(found) < 2:
-        wire = Wire(broker)
-        shard = shard_of_wire(broker, wire)
-        if shard in found:
-            wire.close()
-        found.setdefault(shard, wire)
-    return list(found.values())
+    with one_per_shard(counted_broker) as wires:
+        yield wires
 
 
 def processes_of(broker: BrokerProcess) -> list[psutil.Process]:
     return [psutil.Process(pid) for pid in (broker.pid, *broker.workers().values())]
 
 
-def test_counts_and_sizes(counted_broker: BrokerProcess) -> None:
+def test_counts_and_sizes(counted_broker: BrokerProcess, both_shards: Sequence[Wire]) -> None:
     broker = counted_broker
-    wire, other_shard = of_both_shards(broker)
+    wire, other_shard = both_shards
 
     def stats() -> Stats:
         """What both shards say, which must be the same."""
@@ -117,8 +112,8 @@ def counts(stats: Stats) -> tuple[int, ...]:
     )
 
 
-def test_reads_of_both_shards_are_counted(counted_broker: BrokerProcess) -> None:
-    wire, other_shard = of_both_shards(counted_broker)
+def test_reads_of_both_shards_are_counted(both_shards: Sequence[Wire]) -> None:
+    wire, other_shard = both_shards
     wire.ask(CreateStream("read"))
     wire.ask(topic_of("read", 2))
     stream_id = wire.ask(GetStream("read")).stream.id
@@ -186,13 +181,14 @@ def test_the_start_is_that_of_the_broker_not_of_a_worker(counted_broker: BrokerP
     (old,) = (pid for shard, pid in counted_broker.workers().items() if shard == 1)
     os.kill(old, 9)
     wait_for(lambda: counted_broker.workers().get(1, old) != old, 30.0)
-    for wire in of_both_shards(counted_broker):
-        assert wire.ask(GetStats()).start_time == before
+    wait_for(lambda: shard_of_wire(counted_broker, Wire(counted_broker, login=False)) == 1, 30.0)
+    with one_per_shard(counted_broker) as wires:
+        assert [wire.ask(GetStats()).start_time for wire in wires] == [before, before]
 
 
-def test_cpu_of_all_processes(counted_broker: BrokerProcess) -> None:
+def test_cpu_of_all_processes(counted_broker: BrokerProcess, both_shards: Sequence[Wire]) -> None:
     """One shard is kept busy and the other one is asked."""
-    idle, busy = of_both_shards(counted_broker)
+    idle, busy = both_shards
     processes = processes_of(counted_broker)
 
     def used() -> float:
