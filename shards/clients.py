@@ -1,6 +1,8 @@
 """Who is connected: this shard's sessions, and everybody's by asking the other shards.
 
-A connection belongs to its shard and dies with it, so nothing of this is logged.
+A connection belongs to its shard and dies with it, so nothing of this is logged. A session is
+registered from its connect until it is removed: by its end, by moving to another shard, or by the
+scan for silent clients, after which the connection itself may go on for a while.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,6 +33,8 @@ class Connected(Protocol):
     transport: Transport
     address: str
     was_removed: bool
+    last_heartbeat: float
+    """When it last gave a sign of life, in seconds of the machine's monotonic clock."""
 
 
 class Clients:
@@ -50,7 +54,7 @@ class Clients:
             self._sessions[session.client_id] = session
 
     def remove(self, session: Connected) -> None:
-        """A client is gone."""
+        """A client is gone, or so silent that it counts as gone."""
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]
 
@@ -88,6 +92,10 @@ class Clients:
             session.client_id, session.user_id, session.transport, session.address, len(groups)
         )
         return ClientDetails(client, groups)
+
+    def silent(self, since: float) -> list[Connected]:
+        """The sessions whose last sign of life is older than that."""
+        return [one for one in self._sessions.values() if one.last_heartbeat < since]
 
     async def everybody(self) -> list[ClientDetails]:
         """The clients of all shards by id."""

@@ -1,10 +1,16 @@
-"""The cluster as clients see it: one healthy leader, this broker."""
+"""The cluster as clients see it.
+
+Without `cluster.enabled` that is one healthy leader, this broker. With it, the nodes of the
+configuration are told as they stand there: nothing is replicated or elected, and whether the
+others live is nobody's business here. A client that finds two nodes goes to the leader's address,
+so the current node must tell where it really listens.
+"""
 
 from typing import Final
 
 from borzoi.protocol.responses.cluster import ClusterMetadata, ClusterNode, NodeRole, NodeStatus
 from borzoi.shards.config.addresses import parse_address
-from borzoi.shards.config.schema import Config
+from borzoi.shards.config.schema import Config, OtherNode
 
 CLUSTER_NAME: Final = "single-node"
 NODE_NAME: Final = "iggy-node"
@@ -15,20 +21,49 @@ class Cluster:
 
     def __init__(self, config: Config, follower: bool) -> None:
         self._config = config
-        self._role = NodeRole.FOLLOWER if follower else NodeRole.LEADER
+        self._follower = follower
         self.tcp_address = config.tcp.address
 
     def metadata(self) -> ClusterMetadata:
-        """A single node never redirects its clients."""
-        tcp = parse_address(self.tcp_address)
-        node = ClusterNode(
-            name=NODE_NAME,
-            ip=tcp.host,
-            tcp_port=tcp.port,
+        """Names, addresses and roles of all nodes, this one first."""
+        cluster = self._config.cluster
+        role = NodeRole.FOLLOWER if self._follower else NodeRole.LEADER
+        if not cluster.enabled:
+            # A single node never redirects its clients.
+            ip = parse_address(self.tcp_address).host
+            return ClusterMetadata(CLUSTER_NAME, (self._this(NODE_NAME, ip, role),))
+        current = cluster.node.current
+        this = self._this(current.name, current.ip, role)
+        opposite = NodeRole.LEADER if self._follower else NodeRole.FOLLOWER
+        others = (self._other(node, opposite) for node in cluster.node.others)
+        return ClusterMetadata(cluster.name, (this, *others))
+
+    def _this(self, name: str, ip: str, role: NodeRole) -> ClusterNode:
+        return ClusterNode(
+            name=name,
+            ip=ip,
+            tcp_port=parse_address(self.tcp_address).port,
             quic_port=parse_address(self._config.quic.address).port,
             http_port=parse_address(self._config.http.address).port,
             websocket_port=parse_address(self._config.websocket.address).port,
-            role=self._role,
+            role=role,
             status=NodeStatus.HEALTHY,
         )
-        return ClusterMetadata(CLUSTER_NAME, (node,))
+
+    def _other(self, node: OtherNode, role: NodeRole) -> ClusterNode:
+        """A port that is not given is the one configured here."""
+        config, ports = self._config, node.ports
+
+        def port(given: int | None, address: str) -> int:
+            return parse_address(address).port if given is None else given
+
+        return ClusterNode(
+            name=node.name,
+            ip=node.ip,
+            tcp_port=port(ports.tcp, config.tcp.address),
+            quic_port=port(ports.quic, config.quic.address),
+            http_port=port(ports.http, config.http.address),
+            websocket_port=port(ports.websocket, config.websocket.address),
+            role=role,
+            status=NodeStatus.HEALTHY,
+        )

@@ -58,6 +58,7 @@ class RequestKind(IntEnum):
     # option = failed or succeeded; digests: first = name and address, second = address,
     # namespace = name
     LOGIN_NOTE = 64
+    CACHE_METRICS = 65  # write what was read from memory and what was not into the lent buffer
 
 
 GROUP_KINDS = frozenset(int(kind) for kind in RequestKind if kind.name.startswith("GROUP_"))
@@ -70,6 +71,7 @@ LENDING = frozenset(
         int(RequestKind.GROUP_MEMBERS),
         int(RequestKind.GROUP_ASSIGN),
         int(RequestKind.GROUP_REPORT),
+        int(RequestKind.CACHE_METRICS),
     }
 )
 """The kinds whose words 4 and 5 are a place in the arena of the shard that asks."""

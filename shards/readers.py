@@ -4,6 +4,7 @@ Each shard has its own readers and maps. What may be read is what the owner publ
 board; nothing here ever writes, waits for another shard, or touches a byte above that end.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from borzoi.router.board import Board
@@ -50,6 +51,12 @@ class Readers:
             for key in [key for key in self._readers if key[1] in births]:
                 del self._readers[key]
             self._windows.clear()
+
+    def reads(self) -> Iterator[tuple[int, int, int]]:
+        """Namespace, reads, and how many of them had to wait for the disk."""
+        for (namespace, _), reader in self._readers.items():
+            if reader.reads_count:
+                yield namespace, reader.reads_count, min(reader.cold_count, reader.reads_count)
 
     def reader(self, target: Target) -> PartitionReader:
         """The reader of one life of a partition."""

@@ -15,6 +15,7 @@ from borzoi.shards.migration import Migration
 from borzoi.shards.owners import Owners
 from borzoi.shards.polls import Polls
 from borzoi.shards.sends import Sends
+from borzoi.shards.snapshots import Snapshots
 from borzoi.shards.statistics import Statistics
 from borzoi.shards.tasks import Tasks
 
@@ -36,5 +37,6 @@ class Services:
     polls: Polls
     pool: MemoryPool
     sends: Sends
+    snapshots: Snapshots
     statistics: Statistics
     tasks: Tasks

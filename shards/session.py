@@ -11,6 +11,7 @@ SEND_MESSAGES and POLL_MESSAGES go by callbacks, without a task; everything else
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Coroutine, Sequence
 from inspect import iscoroutine
 from typing import Any, Final, Protocol
@@ -29,7 +30,7 @@ from borzoi.protocol.errors import (
     Unauthorized,
     error_for,
 )
-from borzoi.protocol.frame import OK, encode_response
+from borzoi.protocol.frame import OK, RESPONSE_HEADER, encode_response
 from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.protocol.permissions import UserStatus
@@ -39,6 +40,7 @@ from borzoi.shards.asking import Abandoned
 from borzoi.shards.groups.share import Turns
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.peers import ABANDONED
+from borzoi.shards.pieces import WHOLE_SIZE_MAX
 from borzoi.shards.polling import Polling
 from borzoi.shards.sending import Route, Sending
 from borzoi.shards.services import Services
@@ -95,6 +97,8 @@ class Session:
         self.knows_all_codecs = False
         self.turns = Turns()
         self._has_moved = False
+        # Connecting is the first sign of life.
+        self.last_heartbeat = time.monotonic()
         self._may_move = transport is Transport.TCP and services.migration.enabled
         self._moves_to: int | None = None
         self._sending = Sending(services, self)
@@ -112,6 +116,7 @@ class Session:
         session.generation = GENERATIONS[state.generation]
         session.knows_all_codecs = state.knows_all_codecs
         session.turns = Turns(state.seats)
+        session.last_heartbeat = state.last_heartbeat
         session._may_move = False
         return session
 
@@ -192,7 +197,12 @@ class Session:
 
     def _reply(self, code: int, value: Any) -> None:
         payload = self.generation.replies[code](value)
-        self._link.answer(encode_response(0, payload) if payload else OK)
+        if len(payload) <= WHOLE_SIZE_MAX:
+            self._link.answer(encode_response(0, payload) if payload else OK)
+        else:
+            # As a view: the pieces it is sent in are no copies then.
+            header = RESPONSE_HEADER.pack(0, len(payload))
+            self._link.finish([header, memoryview(payload)], len(header) + len(payload))
 
     # What sends and polls call when they end.
 
@@ -251,12 +261,16 @@ class Session:
         seats = groups.seats(self.client_id, self.turns)
         if seats is None:
             return
+        if not self._services.clients.is_registered(self):
+            # Evicted: arriving on another shard would register it again.
+            return
         state = SessionState(
             self.address,
             user.id,
             user.created_at,
             self.generation.name,
             self.knows_all_codecs,
+            self.last_heartbeat,
             seats,
         )
         if self._services.migration.hand_over(self._link, shard, state):

@@ -58,6 +58,7 @@ from borzoi.shards.root_account import (
 from borzoi.shards.serve_options import ServeOptions
 from borzoi.shards.worker_spec import (
     CANNOT_BOOT,
+    BrokerStart,
     Event,
     Order,
     Root,
@@ -67,7 +68,7 @@ from borzoi.shards.worker_spec import (
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.files import Files
 from borzoi.storage.info import UnknownDataFormat, read_info, write_info
-from borzoi.storage.layout import DataLayout
+from borzoi.storage.layout import CURRENT_CONFIG_FILE, DataLayout
 from borzoi.storage.wal import ENTRY_SIZE_MAX, InvalidEntry, decode_entry
 
 LOG: Final = logging.getLogger(__name__)
@@ -197,6 +198,7 @@ class Supervisor:
         clean: CleanStop | None,
         lock_fd: int,
     ) -> None:
+        self._broker_start = BrokerStart(time.time_ns() // 1000, time.monotonic_ns())
         self._config = config
         self._lock_fd = lock_fd
         self._options = options
@@ -292,6 +294,7 @@ class Supervisor:
             root = Root(self._root.username, self._root.password)
         spec = WorkerSpec(
             supervisor_pid=os.getpid(),
+            broker_start=self._broker_start,
             shard=worker.shard,
             shard_count=len(self._workers),
             cpu=cpu.cpu,
@@ -498,7 +501,7 @@ class Supervisor:
         """Readers take the existence of this file for "ready": it appears in one step, last."""
         text = render_toml(self._config, tcp_address=self._tcp_address)
         Files().write_atomically(
-            os.path.join(self._layout.runtime, "current_config.toml"), text.encode()
+            os.path.join(self._layout.runtime, CURRENT_CONFIG_FILE), text.encode()
         )
 
     def _tell_root(self, root: RootAccount) -> None:

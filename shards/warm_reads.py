@@ -61,6 +61,8 @@ class WarmReads:
                 published, first_offset, count, bytes_max, may_wait=tries_left == 0
             )
         except Cold as cold:
+            if tries_left == WARM_TRIES_MAX:
+                reader.cold_count += 1
             self._fetch(
                 cold.range,
                 lambda: self._attempt(

@@ -33,8 +33,9 @@ from borzoi.router.fds import BadMessage, ChannelClosed, FdChannel
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.router.wake import Wake
+from borzoi.shards.caches import Caches
 from borzoi.shards.cannot_boot import CannotBoot
-from borzoi.shards.clients import Clients
+from borzoi.shards.clients import Clients, Connected
 from borzoi.shards.clock import SteadyClock
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
@@ -50,6 +51,7 @@ from borzoi.shards.groups.coordinator import Coordinator
 from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.service import Groups
 from borzoi.shards.hashing import Hashing
+from borzoi.shards.heartbeats import Heartbeats
 from borzoi.shards.listener import Listener, check_port_is_free
 from borzoi.shards.log_lines import LineHandler
 from borzoi.shards.login_failures import Attempt, LoginFailures
@@ -74,9 +76,11 @@ from borzoi.shards.sends import Sends
 from borzoi.shards.services import Services
 from borzoi.shards.session import Link as SessionLink
 from borzoi.shards.session import Session, client_id_of
+from borzoi.shards.snapshots import Snapshots
 from borzoi.shards.statistics import Statistics
 from borzoi.shards.tasks import Tasks
 from borzoi.shards.token_cleaner import TokenCleaner
+from borzoi.shards.usage import UsageMeter
 from borzoi.shards.warm_reads import WarmReads
 from borzoi.shards.worker_spec import (
     Event,
@@ -123,6 +127,8 @@ class Worker:
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
         self._hashing = Hashing(ThreadPoolExecutor(1, "hashing"), config.limits.logins_waiting_max)
         self._clock = SteadyClock()
+        self._snapshotting = ThreadPoolExecutor(1, "snapshot")
+        self._measuring = ThreadPoolExecutor(1, "measuring")
         self._tasks = Tasks(on_broken)
         self._files = Files()
         self._layout = DataLayout(
@@ -234,6 +240,9 @@ class Worker:
                 self._check_port(address)
         await self._listen(address)
         self._loop.call_later(TICK_S, self._tick)
+        if self._config.heartbeat.enabled:
+            interval_s = seconds(self._config.heartbeat.interval)
+            Heartbeats(self._loop, self._clients, interval_s, self._client_evicted).start()
         saver = self._config.message_saver
         if saver.enabled:
             self._loop.call_later(seconds(saver.interval), self._save)
@@ -295,6 +304,7 @@ class Worker:
             config.limits.login_failures_free,
             self._tell_login_note,
         )
+        self._caches = Caches(self._readers, self._peers, self._pool)
         describer = Describer(self._readers)
         self._cluster = Cluster(config, spec.follower)
         self._services = Services(
@@ -321,8 +331,16 @@ class Worker:
             ),
             pool=self._pool,
             sends=self._sends,
+            snapshots=Snapshots(config, self._layout, spec.supervisor_pid, self._snapshotting),
             statistics=Statistics(
-                self._metadata, describer, self._clients, Path(self._layout.root)
+                self._metadata,
+                describer,
+                self._clients,
+                self._caches,
+                spec.broker_start,
+                spec.supervisor_pid,
+                UsageMeter(spec.supervisor_pid, Path(self._layout.root)),
+                self._measuring,
             ),
             tasks=self._tasks,
         )
@@ -437,6 +455,8 @@ class Worker:
                 done(0, 0, 0, 0)
             case kind if kind in GROUP_KINDS:
                 self._groups.serve(shard, request, lent, done)
+            case RequestKind.CACHE_METRICS:
+                self._caches.serve(lent, done)
             case _:
                 self._owners.serve(request, lent, done)
 
@@ -522,6 +542,16 @@ class Worker:
         self._listener.check_deadlines()
         self._pool.trim(IDLE_POOL_BYTES_MAX)
         self._loop.call_later(TICK_S, self._tick)
+
+    def _client_evicted(self, session: Connected) -> None:
+        """A silent client does not count as connected any more, although it is."""
+        LOG.info(
+            "client %d of %s is stale: its last ping was %.1f s ago",
+            session.client_id,
+            session.address,
+            time.monotonic() - session.last_heartbeat,
+        )
+        self._groups.client_gone(session.client_id)
 
     def _save(self) -> None:
         if self._config.message_saver.enforce_fsync:

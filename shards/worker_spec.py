@@ -34,10 +34,18 @@ class Root(msgspec.Struct, frozen=True):
     password: str
 
 
+class BrokerStart(msgspec.Struct, frozen=True):
+    """When the supervisor began: by the calendar, and by the clock that is never put back."""
+
+    wall_us: int
+    monotonic_ns: int
+
+
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a worker needs to know before it can talk."""
 
     supervisor_pid: int
+    broker_start: BrokerStart
     shard: int
     shard_count: int
     cpu: int | None
@@ -73,6 +81,7 @@ class SessionState(msgspec.Struct, frozen=True):
     user_created_at: int
     generation: str
     knows_all_codecs: bool
+    last_heartbeat: float  # of the monotonic clock, which all processes of a machine share
     seats: tuple[Seat, ...] = ()
 
 

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.storage.files import Files, Path
 
+CURRENT_CONFIG_FILE: Final = "current_config.toml"
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 SEGMENT_DIGITS: Final = 20

@@ -77,6 +77,10 @@ class PartitionReader:
         self._verified = VerifiedOffsets()
         self._may_wait = True
         self._hot: HotRange | None = None
+        self.reads_count = 0
+        """Reads that have returned something."""
+        self.cold_count = 0
+        """Of these, those that had to wait until somebody fetched their bytes; he counts."""
 
     def read(
         self,
@@ -101,9 +105,11 @@ class PartitionReader:
             found, view = following
             return Slices([view], found, first_offset, view.nbytes)
         self._may_wait = may_wait
-        return self._attempt(
+        slices = self._attempt(
             published, lambda: self._read(published, first_offset, count, bytes_max), nothing
         )
+        self.reads_count += 1
+        return slices
 
     def find_timestamp(self, published: Published, timestamp: int) -> int:
         """The first offset whose time is not before `timestamp`, next_offset if there is none."""
@@ -163,6 +169,7 @@ class PartitionReader:
             return None
         if not hot.is_warm(start, end, published.end_position):
             return None
+        self.reads_count += 1
         return found, hot.view(start, end)
 
     # Which segments there are.

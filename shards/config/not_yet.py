@@ -18,7 +18,6 @@ NOT_YET: Final[dict[str, str]] = {
     "tcp.tls": "TLS is not served yet, TCP stays in clear text",
     "quic": "QUIC is not served yet",
     "websocket": "WebSocket is not served yet",
-    "heartbeat": "silent clients are not evicted yet",
     "telemetry": "nothing is exported yet",
     "system.backup": "nothing is archived yet",
     "system.state.max_file_operation_retries": "file operations are not retried",
@@ -30,7 +29,6 @@ NOT_YET: Final[dict[str, str]] = {
     "system.segment.protect_unread": "no segment is deleted yet",
     "system.message_deduplication": "messages are not deduplicated yet",
     "system.recovery": "missing state is never invented",
-    "cluster": "there is only one node",
 }
 
 

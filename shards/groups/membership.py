@@ -4,26 +4,21 @@ from typing import Protocol
 
 from borzoi.protocol.errors import ConsumerGroupMemberNotFound, StaleClient
 from borzoi.protocol.identifiers import Identifier
-from borzoi.protocol.responses.clients import Transport
+from borzoi.shards.clients import Connected
 from borzoi.shards.groups.share import Share, Turns
 from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.metadata.state import Group, Stream, Topic
 from borzoi.shards.services import Services
 
 
-class Connected(Protocol):
-    """The part of a session that groups look at."""
+class Member(Connected, Protocol):
+    """A session, with its turns in the groups it has joined."""
 
-    client_id: int
-    user_id: int | None
-    transport: Transport
-    address: str
-    was_removed: bool
     turns: Turns
 
 
 def require_group(
-    services: Services, caller: Connected, topic: Topic, identifier: Identifier
+    services: Services, caller: Member, topic: Topic, identifier: Identifier
 ) -> Group:
     """The group, for a session that still counts as connected."""
     if not services.clients.is_registered(caller):
@@ -32,7 +27,7 @@ def require_group(
 
 
 def membership(
-    services: Services, caller: Connected, stream: Stream, topic: Topic, identifier: Identifier
+    services: Services, caller: Member, stream: Stream, topic: Topic, identifier: Identifier
 ) -> Share:
     """What the session holds in the group; StaleClient, no such group, no member, in this order."""
     group = require_group(services, caller, topic, identifier)

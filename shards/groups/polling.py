@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.errors import NotResolvedConsumer, PartitionNotFound
 from borzoi.protocol.identifiers import ConsumerKind
-from borzoi.shards.groups.membership import Connected, membership
+from borzoi.shards.groups.membership import Member, membership
 from borzoi.shards.groups.roster import Holding
 from borzoi.shards.groups.share import Share
 from borzoi.shards.metadata.state import Stream, Topic
@@ -23,7 +23,7 @@ NOTHING: Final = poll_answer(0, 0, None)
 """For a member that has nothing to poll: partition 0, offset 0, no messages."""
 
 
-class Poller(Connected, Protocol):
+class Poller(Member, Protocol):
     """What a poll needs of its session."""
 
     def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:

@@ -20,6 +20,7 @@ class Caller(Protocol):
     is_open: bool
     was_removed: bool
     turns: Turns
+    last_heartbeat: float
 
     @property
     def user(self) -> int:

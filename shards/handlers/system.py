@@ -1,5 +1,6 @@
 """Commands about the broker itself and who is connected to it."""
 
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -9,6 +10,7 @@ from borzoi.protocol.commands.system import (
     GetClients,
     GetClusterMetadata,
     GetMe,
+    GetSnapshot,
     GetStats,
     Ping,
 )
@@ -22,8 +24,9 @@ from borzoi.shards.handlers.journals import show_journals
 from borzoi.shards.services import Services
 
 
-def ping(_services: Services, _caller: Caller, _command: Ping) -> None:
-    """The client lives and so do we."""
+def ping(_services: Services, caller: Caller, _command: Ping) -> None:
+    """The client lives and so do we. After an eviction it changes nothing, and is no error."""
+    caller.last_heartbeat = time.monotonic()
 
 
 def get_stats(services: Services, caller: Caller, _command: GetStats) -> Coroutine[Any, Any, Stats]:
@@ -35,6 +38,12 @@ def get_stats(services: Services, caller: Caller, _command: GetStats) -> Corouti
 async def _collect_stats(services: Services) -> Stats:
     await show_journals(services)
     return await services.statistics.collect()
+
+
+async def get_snapshot(services: Services, caller: Caller, command: GetSnapshot) -> bytes:
+    """An archive that describes the broker and its machine."""
+    require(services.metadata.refresh(), caller.user, Code.GET_SNAPSHOT)
+    return await services.snapshots.take(command)
 
 
 def get_cluster_metadata(

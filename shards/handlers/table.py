@@ -25,6 +25,7 @@ Handler = Callable[..., Any]
 HANDLERS: Final[dict[int, Handler]] = {
     Code.PING: system.ping,
     Code.GET_STATS: system.get_stats,
+    Code.GET_SNAPSHOT: system.get_snapshot,
     Code.GET_CLUSTER_METADATA: system.get_cluster_metadata,
     Code.GET_ME: system.get_me,
     Code.GET_CLIENT: system.get_client,

@@ -239,7 +239,6 @@ def _create_topic(state: State, command: CreateTopic, settings: MetadataSettings
 def _update_topic(state: State, command: UpdateTopic, settings: MetadataSettings) -> StoredCommand:
     stream = state.stream(command.stream)
     topic = stream.topic(command.topic)
-    max_topic_size = _topic_size(command.max_topic_size, settings)
     if stream.topic_names.get(command.name, topic.id) != topic.id:
         raise TopicNameAlreadyExists(f"stream {stream.id} has another topic {command.name!r}")
     return entries.TopicUpdated(
@@ -248,7 +247,7 @@ def _update_topic(state: State, command: UpdateTopic, settings: MetadataSettings
         name=command.name,
         compression_algorithm=command.compression_algorithm,
         message_expiry=_expiry(command.message_expiry, settings),
-        max_topic_size=max_topic_size,
+        max_topic_size=_default_size(command.max_topic_size, settings),
         replication_factor=command.replication_factor or 1,
     )
 
@@ -360,13 +359,17 @@ def _check_slots(state: State, count: int, settings: MetadataSettings) -> None:
 
 
 def _topic_size(requested: int, settings: MetadataSettings) -> int:
-    if requested == SERVER_DEFAULT:
-        return settings.max_topic_size
-    if requested < settings.segment_size:
+    """The size of a new topic. An update may go below one segment: a topic may be older than the
+    segment size that is configured now, and a new name must not need a new size."""
+    if requested != SERVER_DEFAULT and requested < settings.segment_size:
         raise InvalidTopicSize(
             f"a topic of {requested} bytes cannot hold one segment of {settings.segment_size}"
         )
-    return requested
+    return _default_size(requested, settings)
+
+
+def _default_size(requested: int, settings: MetadataSettings) -> int:
+    return settings.max_topic_size if requested == SERVER_DEFAULT else requested
 
 
 def _expiry(requested: int, settings: MetadataSettings) -> int:

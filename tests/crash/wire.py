@@ -22,6 +22,7 @@ from borzoi.protocol.identifiers import (
     ConsumerKind,
     Identifier,
     PartitionId,
+    Partitioning,
     PollingStrategy,
     StrategyKind,
 )
@@ -32,7 +33,7 @@ from tests.broker import BrokerProcess, wait_for
 
 REQUEST_TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 30.0
-CONNECTIONS_MAX: Final = 64
+CONNECTIONS_MAX: Final = 16
 POLL_COUNT: Final = 2000
 
 
@@ -45,20 +46,17 @@ class Hung(AssertionError):
 
 
 class Wire:
-    """One connection, logged in as root."""
+    """One connection, logged in as root unless that is left for later."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
+    def __init__(self, broker: BrokerProcess, *, login: bool = True) -> None:
         try:
             self._socket = socket.create_connection((broker.host, broker.port), REQUEST_TIMEOUT_S)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.local_port: int = self._socket.getsockname()[1]
         except OSError as error:
             raise Closed(str(error)) from error
-        try:
-            self.call(LoginUser("iggy", "iggy"))
-        except BaseException:
-            self.close()
-            raise
+        if login:
+            self.login()
 
     def __enter__(self) -> "Wire":
         return self
@@ -74,6 +72,13 @@ class Wire:
         linger = struct.pack("ii", 1, 0)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self._socket.shutdown(socket.SHUT_RDWR)
+
+    def login(self) -> None:
+        try:
+            self.call(LoginUser("iggy", "iggy"))
+        except BaseException:
+            self.close()
+            raise
 
     def call(self, command: Any) -> Any:
         """Any command; the value of its answer."""
@@ -95,7 +100,27 @@ class Wire:
     ) -> None:
         """Send a batch without waiting; `answer` waits."""
         messages = [Message(payload) for payload in payloads]
-        payload = encode_send_messages(stream, topic, PartitionId(partition), messages)
+        self._begin_batch(stream, topic, PartitionId(partition), messages)
+
+    def send_batch(
+        self,
+        stream: Identifier,
+        topic: Identifier,
+        partitioning: Partitioning,
+        messages: Sequence[Message],
+    ) -> None:
+        """A batch with everything that messages may have, to wherever that leads."""
+        self._begin_batch(stream, topic, partitioning, messages)
+        self.answer()
+
+    def _begin_batch(
+        self,
+        stream: Identifier,
+        topic: Identifier,
+        partitioning: Partitioning,
+        messages: Sequence[Message],
+    ) -> None:
+        payload = encode_send_messages(stream, topic, partitioning, messages)
         self._put(encode_request(Code.SEND_MESSAGES, payload))
 
     def poll(
@@ -147,12 +172,12 @@ class Wire:
         return bytes(taken)
 
 
-def connect(broker: BrokerProcess) -> Wire:
+def connect(broker: BrokerProcess, *, login: bool = True) -> Wire:
     """A connection to any shard, tried again while workers are being replaced."""
 
     def attempt() -> Wire | None:
         try:
-            return Wire(broker)
+            return Wire(broker, login=login)
         except Closed:
             return None
 
@@ -162,18 +187,32 @@ def connect(broker: BrokerProcess) -> Wire:
 
 
 def connect_to_shard(broker: BrokerProcess, shard: int) -> Wire:
-    """A connection that this shard has accepted: the kernel chooses, so it may take several."""
+    """A connection that this shard has accepted: the kernel chooses, so it may take several.
+
+    While the shard's worker is being replaced nothing goes there, so it may take a while too.
+    """
+    wire = wait_for(lambda: _try_shard(broker, shard), CONNECT_TIMEOUT_S)
+    assert wire is not None
+    return wire
+
+
+def _try_shard(broker: BrokerProcess, shard: int) -> Wire | None:
     others: list[Wire] = []
     try:
         for _ in range(CONNECTIONS_MAX):
-            wire = connect(broker)
+            # A login costs far more than a connection, so it waits until we know.
+            wire = connect(broker, login=False)
             if shard_of_connection(broker, wire) == shard:
+                wire.login()
                 return wire
             others.append(wire)
+    except Closed:
+        # The worker died with our connection.
+        return None
     finally:
         for other in others:
             other.close()
-    raise AssertionError(f"none of {CONNECTIONS_MAX} connections went to shard {shard}")
+    return None
 
 
 def shard_of_connection(broker: BrokerProcess, wire: Wire) -> int | None:

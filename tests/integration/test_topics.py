@@ -68,6 +68,11 @@ def test_settings_are_kept(wire: Wire, stream: str) -> None:
     assert (renamed.name, renamed.created_at) == ("new name", topic.created_at)
     assert (renamed.message_expiry, renamed.max_topic_size) == (U64_MAX, U64_MAX)
     assert (renamed.replication_factor, renamed.compression_algorithm) == (1, 1)
+    # The server's defaults are resolved by an update as well, or 0 would mean "no bytes".
+    wire.ask(UpdateTopic(stream, "new name", 1, 0, 0, 0, "new name"))
+    default = wire.ask(GetTopic(stream, topic.id)).topic
+    assert (default.message_expiry, default.max_topic_size) == (U64_MAX, U64_MAX)
+    assert default.replication_factor == 1
 
 
 @pytest.mark.parametrize("codec", [3, 4])
@@ -192,6 +197,8 @@ def test_more_and_fewer_partitions(standing_broker: BrokerProcess, wire: Wire, s
         (UpdateTopic("S", ABSENT, 1, 0, 0, 1, "x"), TopicIdNotFound.status),
         (UpdateTopic("S", "one", 1, 0, 0, 1, "two"), TopicNameAlreadyExists.status),
         (UpdateTopic("S", "one", 1, 0, 0, 1, "one"), 0),
+        # Only a new topic has to hold a segment.
+        (UpdateTopic("S", "one", 1, 0, 1000, 1, "one"), 0),
         (CreateTopic(ABSENT, 1, 1, 0, 0, 1, "x"), StreamIdNotFound.status),
         (CreateTopic("S", 1, 1, 0, 0, 1, "one"), TopicNameAlreadyExists.status),
         (CreateTopic("S", 1, 1, 0, GIB - 1, 1, "x"), InvalidTopicSize.status),

@@ -212,7 +212,7 @@ def shard_of_wire(broker: BrokerProcess, wire: Wire) -> int:
 
 @contextmanager
 def one_per_shard(broker: BrokerProcess, login: LoginUser = ROOT) -> Iterator[Sequence[Wire]]:
-    """Logged-in connections, one on each shard, by shard. The kernel chooses, so some are spare."""
+    """Logged-in connections, one on each shard, by shard. The kernel chooses: it takes several."""
     opened: list[Wire] = []
     found: dict[int, Wire] = {}
     shards = broker.workers()
@@ -221,9 +221,11 @@ def one_per_shard(broker: BrokerProcess, login: LoginUser = ROOT) -> Iterator[Se
             wire = Wire(broker, login=False)
             opened.append(wire)
             shard = shard_of_wire(broker, wire)
-            if shard not in found:
-                found[shard] = wire
-                wire.ask(login)
+            if shard in found:
+                wire.close()
+                continue
+            found[shard] = wire
+            wire.ask(login)
             if len(found) == len(shards):
                 break
         assert len(found) == len(shards), f"{TRIES_MAX} connections missed a shard"

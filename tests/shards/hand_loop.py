@@ -48,7 +48,10 @@ class HandLoop:
     call_soon_threadsafe = call_soon
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> HandTimer:
-        timer = HandTimer(self.now + delay, callback)
+        return self.call_at(self.now + delay, callback)
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> HandTimer:
+        timer = HandTimer(when, callback)
         self._timers.append(timer)
         return timer
 

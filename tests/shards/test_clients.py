@@ -17,6 +17,7 @@ class Someone:
     transport: Transport = Transport.TCP
     address: str = "127.0.0.1:1"
     was_removed: bool = False
+    last_heartbeat: float = 0.0
 
 
 def connected(*sessions: Someone) -> Clients:

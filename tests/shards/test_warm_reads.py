@@ -60,8 +60,9 @@ def test_cold_bytes_are_fetched_by_a_thread_and_then_served(stopped: Owner) -> N
         pytest.fail("the page cache kept the file although it was told to drop it")
     found: list[Slices | BrokerError | None] = []
     reads = WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files)
+    reader = reader_of(stopped)
     reads.read(
-        reader_of(stopped),
+        reader,
         stopped.published,
         0,
         MESSAGES,
@@ -74,14 +75,17 @@ def test_cold_bytes_are_fetched_by_a_thread_and_then_served(stopped: Owner) -> N
     (slices,) = found
     assert isinstance(slices, Slices)
     assert slices.message_count == MESSAGES
+    # A miss, however many ranges had to be fetched for it.
+    assert (reader.reads_count, reader.cold_count) == (1, 1)
     assert not is_cold(stopped)
 
 
 def test_warm_bytes_are_served_at_once(stopped: Owner) -> None:
     stopped.log_file.read_bytes()
     found: list[Slices | None] = []
+    reader = reader_of(stopped)
     WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files).read(
-        reader_of(stopped),
+        reader,
         stopped.published,
         3,
         5,
@@ -91,6 +95,7 @@ def test_warm_bytes_are_served_at_once(stopped: Owner) -> None:
     (slices,) = found
     assert slices is not None
     assert (slices.first_offset, slices.message_count) == (3, 5)
+    assert (reader.reads_count, reader.cold_count) == (1, 0)
 
 
 def test_what_was_written_lately_is_not_even_looked_up(tmp_path: Path) -> None:
