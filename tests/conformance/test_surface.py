@@ -6,12 +6,13 @@ version of the client with a new method makes this fail until somebody has tried
 
 import ast
 import asyncio
+from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 import pytest
-from apache_iggy import IggyClient, PollingStrategy, SendMessage
+from apache_iggy import AutoCommit, IggyClient, IggyConsumer, PollingStrategy, SendMessage
 
 from tests.broker import BrokerProcess
 from tests.conformance.official import (
@@ -29,9 +30,6 @@ HERE: Final = Path(__file__).parent
 ORDINARY: Final = {"__new__", "__len__", "__getitem__"}
 # Fields of enumerations by position; the enumerations themselves are used.
 POSITIONAL: Final = {"_0", "_1"}
-OF_GROUPS: Final = {"AutoCommit", "AutoCommitAfter", "AutoCommitWhen", "IggyConsumer"}
-"""Classes that only consumer groups lead to."""
-GROUP_METHODS: Final = {"IggyClient.consumer_group"}
 ONLY_RETURNED: Final = {"StreamDetails", "TopicDetails"}
 """Classes that nobody has to name: their fields are looked at."""
 
@@ -70,8 +68,7 @@ def used() -> set[str]:
 def test_nothing_of_the_client_is_untried() -> None:
     names = used()
     untried = {one for one in surface() if "".join(one.rpartition(".")[1:]) not in names}
-    for_groups = {one for one in untried if one.partition(".")[0] in OF_GROUPS} | GROUP_METHODS
-    assert untried - for_groups - ONLY_RETURNED == set()
+    assert untried - ONLY_RETURNED == set()
 
 
 def test_streams_and_topics_by_number(
@@ -205,6 +202,39 @@ def test_many_tasks_share_one_client(
             assert [m.offset() for m in polled] == list(range(10))
             found += [m.payload() for m in polled]
         assert sorted(found) == sorted(texts)
+
+    asyncio.run(check())
+
+
+def test_what_a_consumer_tells_about_itself(
+    standing_broker: BrokerProcess, transport: str, name: str
+) -> None:
+    async def check() -> None:
+        client = await connected(standing_broker, transport)
+        await new_topic(client, name)
+        await send(client, name, 0, b"0", b"1", b"2")
+        consumer: IggyConsumer = await client.consumer_group(
+            "readers",
+            name,
+            name,
+            polling_strategy=PollingStrategy.Next(),
+            batch_length=10,
+            auto_commit=AutoCommit.Disabled(),
+            poll_interval=timedelta(milliseconds=10),
+        )
+        assert (consumer.name(), consumer.stream(), consumer.topic()) == ("readers", name, name)
+        assert consumer.get_last_consumed_offset(0) is None
+        assert consumer.get_last_stored_offset(0) is None
+        seen = []
+        async for message in consumer.iter_messages():
+            seen.append(message.offset())
+            if len(seen) == 2:
+                break
+        assert seen == [0, 1]
+        assert (consumer.partition_id(), consumer.get_last_consumed_offset(0)) == (0, 1)
+        await consumer.store_offset(1, 0)
+        assert consumer.get_last_stored_offset(0) == 1
+        await consumer.delete_offset(0)
 
     asyncio.run(check())
 
