@@ -72,6 +72,8 @@ ALL_MESSAGES: Final = 100_000
 NO_STREAM_ID: Final = 4000
 RESTART_TIMEOUT_S: Final = 60.0
 COMMANDS_BETWEEN_RESTARTS: Final = 25
+SEQUENCES_BETWEEN_ENDS: Final = 8
+ENDS: Final = ("kill a worker", "kill", "stop")
 
 
 class Nth(NamedTuple):
@@ -412,8 +414,12 @@ class RestartRules(Agreement):
     """Ends of the broker, and of one of its workers. Everything acknowledged is there again."""
 
     @precondition(lambda self: self.commands_since_restart >= COMMANDS_BETWEEN_RESTARTS)
-    @rule(end=st.sampled_from(["kill a worker", "kill", "stop"]), shard=ON, on=ON)
+    @rule(end=st.sampled_from(ENDS), shard=ON, on=ON)
     def restart(self, end: str, shard: int, on: int) -> None:
+        self.restart_now(end, shard, on)
+
+    def restart_now(self, end: str, shard: int, on: int) -> None:
+        """End what is to end, and look whether everything is as it was."""
         if end == "kill a worker":
             self._kill_worker(shard)
         else:
@@ -440,6 +446,10 @@ class BrokerMachine(MetadataRules, MessageRules, OffsetRules, RestartRules):
     def teardown(self) -> None:
         if self.wires:
             self.compare_everything(0)
+            # Chance may choose none of the ends in a short run: each has its turn here.
+            turn, rest = divmod(self.counts["sequences"], SEQUENCES_BETWEEN_ENDS)
+            if rest == 0:
+                self.restart_now(ENDS[turn % len(ENDS)], turn % 2, 0)
         super().teardown()
 
 
