@@ -35,6 +35,9 @@ class RequestKind(IntEnum):
     BARRIER = 8  # apply the metadata log up to index `first`, unlink what it removed
     CLIENTS = 9  # write the connected clients into the lent buffer
     FLUSH_JOURNALS = 10  # durability "buffered" only: write everything that is in memory
+    DELETE_SEGMENTS = 11  # first = how many of the oldest
+    DELETE_UP_TO = 12  # segments that end at offset `first` or before; option = 1: even unread
+    SEGMENTS = 13  # write the sealed segments into the lent buffer
 
 
 RESUBMITTED = 1

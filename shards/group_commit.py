@@ -220,8 +220,8 @@ class GroupCommit:
             until = "it is read-only until restart" if partition.log.read_only else "tried again"
             LOG.error("partition %s did not reach the disk, %s: %s", partition.target, until, error)
         elif partition.alive and self._durability is Durability.FSYNC:
-            # Not log.written: that may have grown since this sync began.
-            self.publish(partition, written)
+            # Not log.written: that may have grown since this sync began. Or shrunk, at the front.
+            self.publish(partition, partition.log.without_oldest(written, 0))
         for ended in waiters:
             ended(status)
         if not partition.alive:

@@ -51,6 +51,11 @@ class Readers:
                 del self._readers[key]
             self._windows.clear()
 
+    def let_go_of_deleted(self) -> None:
+        """Unmap segments that their owners have deleted: until then they take disk space."""
+        for reader in self._readers.values():
+            reader.let_go_of_deleted()
+
     def reader(self, target: Target) -> PartitionReader:
         """The reader of one life of a partition."""
         key = (target.namespace, target.birth)
@@ -58,11 +63,15 @@ class Readers:
         if reader is None:
             directory = self._layout.partition(*unpack_namespace(target.namespace))
             reader = PartitionReader(
-                directory, self._windows, self._files, validate_checksum=self._validate_checksum
+                directory,
+                self._windows,
+                self._files,
+                validate_checksum=self._validate_checksum,
+                newest=lambda: self.published(target.slot),
             )
             self._readers[key] = reader
             if len(self._readers) > READERS_MAX:
                 # The one made first, not the one used last: noting every use costs more than
                 # making a reader anew once in a thousand.
-                del self._readers[next(iter(self._readers))]
+                self._readers.pop(next(iter(self._readers))).let_go()
         return reader

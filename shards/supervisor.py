@@ -58,6 +58,7 @@ from borzoi.shards.root_account import (
 from borzoi.shards.serve_options import ServeOptions
 from borzoi.shards.worker_spec import (
     CANNOT_BOOT,
+    BrokerStart,
     Event,
     Order,
     Root,
@@ -197,6 +198,7 @@ class Supervisor:
         clean: CleanStop | None,
         lock_fd: int,
     ) -> None:
+        self._broker_start = BrokerStart(time.time_ns() // 1000, time.monotonic_ns())
         self._config = config
         self._lock_fd = lock_fd
         self._options = options
@@ -292,6 +294,7 @@ class Supervisor:
             root = Root(self._root.username, self._root.password)
         spec = WorkerSpec(
             supervisor_pid=os.getpid(),
+            broker_start=self._broker_start,
             shard=worker.shard,
             shard_count=len(self._workers),
             cpu=cpu.cpu,

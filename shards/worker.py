@@ -33,11 +33,14 @@ from borzoi.router.fds import BadMessage, ChannelClosed, FdChannel
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.router.wake import Wake
+from borzoi.shards.broker_clock import BrokerClock
 from borzoi.shards.cannot_boot import CannotBoot
+from borzoi.shards.cleaner import Cleaner
 from borzoi.shards.clients import Clients
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
+from borzoi.shards.deleting import Deleting
 from borzoi.shards.describe import Describer
 from borzoi.shards.descriptors import Done, Request, RequestKind
 from borzoi.shards.durability import Durability
@@ -83,6 +86,7 @@ LOG: Final = logging.getLogger(__name__)
 
 APPEND: Final = int(RequestKind.APPEND)
 TICK_S: Final = 1.0
+LET_GO_INTERVAL_S: Final = 2.0
 DISK_THREADS: Final = 4
 WINDOWS_MAX: Final = 32
 IDLE_POOL_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -181,6 +185,9 @@ class Worker:
             consumers_max=config.limits.consumers_per_partition_max,
             response_size_max=config.limits.response_size_max,
         )
+        self._deleting = Deleting(
+            loop, self._disk, self._files, self._layout.trash, self._partitions, self._commit
+        )
         channel = socket.socket(fileno=spec.channel_fd)
         self._channel = FdChannel(loop, channel, self._take_message, self._supervisor_gone)
 
@@ -217,9 +224,12 @@ class Worker:
                 self._check_port(address)
         await self._listen(address)
         self._loop.call_later(TICK_S, self._tick)
+        self._loop.call_later(LET_GO_INTERVAL_S, self._let_go_of_deleted)
         saver = self._config.message_saver
         if saver.enabled:
             self._loop.call_later(seconds(saver.interval), self._save)
+        if self._config.data_maintenance.messages.cleaner_enabled:
+            self._cleaner.start()
         await self._stop_ordered.wait()
         await self._stop()
 
@@ -260,10 +270,28 @@ class Worker:
             self._metadata.proposer = RemoteProposer(self._peers, self._pool)
         spec = self._spec
         self._owners = Owners(
-            spec.shard, spec.shard_count, self._partitions, self._peers, self._metadata
+            spec.shard,
+            spec.shard_count,
+            self._partitions,
+            self._deleting,
+            self._peers,
+            self._pool,
+            self._metadata,
         )
         self._clients = Clients(self._peers, self._pool)
         describer = Describer(self._readers)
+        self._cleaner = Cleaner(
+            self._loop,
+            self._tasks,
+            self._metadata,
+            self._partitions,
+            self._deleting,
+            self._owners,
+            describer,
+            BrokerClock(spec.broker_start).now_us,
+            interval_s=seconds(config.data_maintenance.messages.interval),
+            unread_until_full=config.system.segment.protect_unread == "until_full",
+        )
         self._cluster = Cluster(config, spec.follower)
         self._services = Services(
             clients=self._clients,
@@ -443,6 +471,10 @@ class Worker:
         self._listener.check_deadlines()
         self._pool.trim(IDLE_POOL_BYTES_MAX)
         self._loop.call_later(TICK_S, self._tick)
+
+    def _let_go_of_deleted(self) -> None:
+        self._readers.let_go_of_deleted()
+        self._loop.call_later(LET_GO_INTERVAL_S, self._let_go_of_deleted)
 
     def _save(self) -> None:
         if self._config.message_saver.enforce_fsync:

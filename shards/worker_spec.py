@@ -32,10 +32,18 @@ class Root(msgspec.Struct, frozen=True):
     password: str
 
 
+class BrokerStart(msgspec.Struct, frozen=True):
+    """When the supervisor began: by the calendar, and by the clock that is never put back."""
+
+    wall_us: int
+    monotonic_ns: int
+
+
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a worker needs to know before it can talk."""
 
     supervisor_pid: int
+    broker_start: BrokerStart
     shard: int
     shard_count: int
     cpu: int | None

@@ -40,6 +40,10 @@ T = TypeVar("T")
 RECENT_SIZE: Final = 64 * 1024 * 1024
 
 
+# The owner may delete segments between two looks at the directory, but not all the time.
+TRIES_MAX: Final = 4
+
+
 class Cold(Exception):
     """Bytes that are wanted are not in memory; read them once, then ask again."""
 
@@ -67,8 +71,11 @@ class PartitionReader:
         files: Files,
         *,
         validate_checksum: bool = False,
+        newest: Callable[[], Published] | None = None,
     ) -> None:
+        """`newest` tells what the owner has published by now."""
         self._directory = directory
+        self._newest = newest
         self._files = files
         self._access = ReadOnlyFiles(files, windows)
         self._validate_checksum = validate_checksum
@@ -102,7 +109,7 @@ class PartitionReader:
             return Slices([view], found, first_offset, view.nbytes)
         self._may_wait = may_wait
         return self._attempt(
-            published, lambda: self._read(published, first_offset, count, bytes_max), nothing
+            published, lambda now: self._read(now, first_offset, count, bytes_max), nothing
         )
 
     def find_timestamp(self, published: Published, timestamp: int) -> int:
@@ -111,27 +118,30 @@ class PartitionReader:
             return published.next_offset
         return self._attempt(
             published,
-            lambda: self._find_timestamp(published, timestamp),
+            lambda now: self._find_timestamp(now, timestamp),
             published.next_offset,
         )
 
-    def _attempt(self, published: Published, read: Callable[[], T], if_purged: T) -> T:
-        """Read; if the files have changed, look at the directory afresh and read once more."""
-        try:
-            found = read()
-            self._confirm_birth(published)
-            return found
-        except (Stale, FileNotFoundError):
-            self._known = None
-        try:
-            found = read()
-            self._confirm_birth(published)
-            return found
-        except (Stale, FileNotFoundError) as error:
-            self._known = None
-            if self._birth() != published.birth:
-                return if_purged
-            raise CannotReadMessage(f"{self._directory}: {error}") from error
+    def _attempt(self, published: Published, read: Callable[[Published], T], if_purged: T) -> T:
+        """Read; if the files have changed, look at the directory afresh and read once more.
+
+        Segments are deleted after the board has said so: what is missing then is not wanted.
+        """
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                found = read(published)
+                self._confirm_birth(published)
+                return found
+            except (Stale, FileNotFoundError) as error:
+                self._known = None
+                if tries_left == 0:
+                    if self._birth() != published.birth:
+                        break
+                    raise CannotReadMessage(f"{self._directory}: {error}") from error
+            newest = self._newest() if self._newest is not None else published
+            if newest.birth == published.birth:
+                published = newest
+        return if_purged
 
     def _confirm_birth(self, published: Published) -> None:
         if self._access.found_unconfirmed:
@@ -164,6 +174,27 @@ class PartitionReader:
         if not hot.is_warm(start, end, published.end_position):
             return None
         return found, hot.view(start, end)
+
+    def let_go_of_deleted(self) -> None:
+        """Unmap segments that the owner has deleted: until then their files take disk space."""
+        known, newest = self._known, self._newest() if self._newest is not None else None
+        if known is not None and newest is not None and newest.birth == known.birth:
+            self._let_go_below(newest.first_offset)
+
+    def let_go(self) -> None:
+        """Unmap everything; the next read starts afresh."""
+        self._let_go_below(1 << 64)
+
+    def _let_go_below(self, first_offset: int) -> None:
+        gone = [view for view in self._segments if view.first_offset < first_offset]
+        if not gone:
+            return
+        self._known = None
+        self._segments = self._segments[len(gone) :]
+        for view in gone:
+            view.let_go()
+        if self._hot is not None and self._hot.segment < first_offset:
+            self._hot = None
 
     # Which segments there are.
 

@@ -81,6 +81,11 @@ class MappedFile:
             start += step
         return found
 
+    def let_go(self) -> None:
+        """Unmap the file, as soon as nobody holds a slice of it."""
+        if self._identity is not None:
+            self._access.windows.drop(self._identity)
+
     def address(self, number: int) -> int:
         """Where a window that was just asked for is mapped."""
         assert self._identity is not None, "the size comes first"
@@ -140,6 +145,11 @@ class SegmentView:
         self._message_count = message_count
         self._position_max = end_position
         self._sealed_up_to = None
+
+    def let_go(self) -> None:
+        """The segment was deleted."""
+        self.log.let_go()
+        self.index.let_go()
 
     @property
     def message_count(self) -> int:

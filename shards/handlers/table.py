@@ -36,6 +36,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     Code.PURGE_TOPIC: topics.purge_topic,
     Code.CREATE_PARTITIONS: topics.create_partitions,
     Code.DELETE_PARTITIONS: topics.delete_partitions,
+    Code.DELETE_SEGMENTS: topics.delete_segments,
     Code.FLUSH_UNSAVED_BUFFER: offsets.flush_unsaved_buffer,
     Code.GET_CONSUMER_OFFSET: offsets.get_consumer_offset,
     Code.STORE_CONSUMER_OFFSET: offsets.store_consumer_offset,

@@ -79,6 +79,19 @@ class Partition:
     def stage(self, *payloads: bytes) -> int:
         return self.log.stage(new_batch(payloads), len(payloads), self.now_us)
 
+    def delete_oldest(self, count: int) -> int:
+        """Delete as the owner does: synced before, published before, unlinked after."""
+        self.log.sync()
+        before = self.log.written
+        count = min(count, len(self.log.deletable(before)))
+        expected = self.log.without_oldest(before, count)
+        paths, error = self.log.retire_oldest(count, self.trash, f"{self.birth}-0")
+        assert error is None
+        assert self.log.written == expected
+        for path in paths:
+            self.files.unlink(path)
+        return count
+
     def reopen(
         self,
         clean: CleanPartition | None = None,
