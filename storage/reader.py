@@ -224,6 +224,7 @@ class PartitionReader:
         )
         if not same_life:
             self._verified.clear()
+        self._let_go_below(published.first_offset)
         before = {view.first_offset: view for view in self._segments} if same_life else {}
         names = self._files.listdir(self._directory)
         self._segments = [

@@ -79,6 +79,8 @@ def recover(
         board = None
     _remove_leftovers(directory, names, files, recovered)
     segments = segment_first_offsets(names, LOG_SUFFIX)
+    if board is not None:
+        segments = _finish_deletion(directory, segments, board.first_offset, files)
     for segment, following in pairwise(segments):
         sealed = _judge_sealed(directory, segment, following, files, recovered)
         recovered.sealed.append(sealed)
@@ -113,6 +115,18 @@ def _remove_leftovers(directory: str, names: list[str], files: Files, recovered:
         if segment not in logs:
             files.unlink_if_there(index_path(directory, segment))
             recovered.report.append(f"{segment_name(segment)}: removed an index without a log")
+
+
+def _finish_deletion(
+    directory: str, segments: list[int], first_offset: int, files: Files
+) -> list[int]:
+    """Remove what readers were told is gone; the owner died before it had done so."""
+    gone = [segment for segment, following in pairwise(segments) if following <= first_offset]
+    for segment in gone:
+        # The log goes first: an index alone is known to be a leftover.
+        files.unlink_if_there(log_path(directory, segment))
+        files.unlink_if_there(index_path(directory, segment))
+    return segments[len(gone) :]
 
 
 def _judge_sealed(

@@ -203,56 +203,57 @@ def test_readers_of_both_shards_go_on_while_segments_are_deleted(
             assert offsets[0] == 0
 
 
-@pytest.mark.parametrize(("protect", "left"), [("always", [0, 7, 14]), ("until_full", [7, 14])])
-def test_a_full_topic_and_a_forgotten_consumer(
-    new_broker: NewBroker, protect: str, left: list[int]
-) -> None:
-    broker = new_broker(**SMALL, **OFTEN, IGGY_SYSTEM_SEGMENT_PROTECT_UNREAD=protect)
+def overfill(broker: BrokerProcess, name: str) -> int:
+    """A topic that is full, with a consumer that has read one message; the stream's id."""
     wire = Wire(broker)
-    stream = new_topic(wire, "t")
-    fill(wire, "t", 15)
-    wire.ask(StoreConsumerOffset(SOMEBODY, "t", "t", 0, 0))
+    stream = new_topic(wire, name)
+    fill(wire, name, 15)
+    wire.ask(StoreConsumerOffset(SOMEBODY, name, name, 0, 0))
     # Over nine tenths, but not full: whoever is protected at all keeps everything.
-    wire.ask(UpdateTopic("t", "t", 1, NEVER, 15_001, 1, "t"))
+    wire.ask(UpdateTopic(name, name, 1, NEVER, 15_001, 1, name))
     wait_for(lambda: "consumer 42 has read up to offset 0 only" in broker.output())
     assert segments_in(broker, stream) == [0, 7, 14]
-    fill(wire, "t", 1)
-    wait_for(lambda: segments_in(broker, stream) == left)
-    wire.ask(StoreConsumerOffset(SOMEBODY, "t", "t", 0, 15))
+    fill(wire, name, 1)
+    return stream
+
+
+def test_a_full_topic_keeps_what_a_consumer_has_not_read(small_broker: BrokerProcess) -> None:
+    stream = overfill(small_broker, "full")
+    assert segments_in(small_broker, stream) == [0, 7, 14]
+    Wire(small_broker).ask(StoreConsumerOffset(SOMEBODY, "full", "full", 0, 15))
+    wait_for(lambda: segments_in(small_broker, stream) == [7, 14])
+
+
+def test_unless_it_is_protected_only_until_the_topic_is_full(new_broker: NewBroker) -> None:
+    broker = new_broker(**SMALL, **OFTEN, IGGY_SYSTEM_SEGMENT_PROTECT_UNREAD="until_full")
+    stream = overfill(broker, "full")
     wait_for(lambda: segments_in(broker, stream) == [7, 14])
-    broker.kill()
-    broker.start()
     wire = Wire(broker)
-    assert [m.offset for m in wire.poll("t").messages] == list(range(7, 16))
-
-
-def test_offsets_go_on_after_all_segments_are_gone(new_broker: NewBroker) -> None:
-    broker = new_broker(**SMALL)
-    wire = Wire(broker)
-    stream = new_topic(wire, "t")
-    fill(wire, "t", 21)
-    wire.ask(DeleteSegments("t", "t", 0, 9))
-    assert segments_in(broker, stream) == [21]
+    assert [m.offset for m in wire.poll("full").messages] == list(range(7, 16))
+    # All are read and deleted but an empty active segment: offsets go on, whatever happens.
+    fill(wire, "full", 5)
+    wire.ask(StoreConsumerOffset(SOMEBODY, "full", "full", 0, 20))
+    wire.ask(DeleteSegments("full", "full", 0, 9))
     for end in (broker.kill, broker.stop, broker.kill):
+        assert segments_in(broker, stream) == [21]
         end()
         broker.start()
         wire = Wire(broker)
-        assert described(wire, "t").partitions[0].current_offset == 20
-        assert wire.poll("t").messages == ()
-    fill(wire, "t", 1)
-    assert [m.offset for m in wire.poll("t").messages] == [21]
+        assert described(wire, "full").partitions[0].current_offset == 20
+        assert wire.poll("full").messages == ()
+    fill(wire, "full", 1)
+    assert [m.offset for m in wire.poll("full").messages] == [21]
 
 
-def test_a_deleted_segment_does_not_stay_mapped(new_broker: NewBroker) -> None:
+def test_a_deleted_segment_does_not_stay_mapped(small_broker: BrokerProcess) -> None:
     """On any shard: a file that is mapped takes disk space, also without a name."""
-    broker = new_broker(**SMALL, **TWO_SHARDS)
-    with one_per_shard(broker) as wires:
-        new_topic(wires[0], "t")
-        fill(wires[0], "t", 15)
+    with one_per_shard(small_broker) as wires:
+        new_topic(wires[0], "mapped")
+        fill(wires[0], "mapped", 15)
         for wire in wires:
-            assert len(wire.poll("t").messages) == 15
-        wires[0].ask(DeleteSegments("t", "t", 0, 9))
-        wait_for(lambda: not any(map(deleted_maps, broker.workers().values())), 30.0)
+            assert len(wire.poll("mapped").messages) == 15
+        wires[0].ask(DeleteSegments("mapped", "mapped", 0, 9))
+        wait_for(lambda: not any(map(deleted_maps, small_broker.workers().values())), 30.0)
 
 
 def deleted_maps(pid: int) -> list[str]:

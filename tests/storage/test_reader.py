@@ -374,3 +374,8 @@ def test_deleted_segments_are_unmapped(tmp_path: Path) -> None:
     assert len(windows) == 0
     assert numbers(payloads_in(slices)) == [0, 1, 2]
     assert numbers(payloads_in(reader.read(partition.log.written, 0, ALL, ALL))) == [4, 5, 6, 7]
+    # A reader that goes on reading lets go of them as well.
+    assert len(windows) == 2 * 2
+    partition.delete_oldest(1)
+    assert numbers(payloads_in(reader.read(partition.log.written, 0, ALL, ALL))) == [6, 7]
+    assert len(windows) == 2
