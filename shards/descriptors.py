@@ -38,6 +38,7 @@ class RequestKind(IntEnum):
     DELETE_SEGMENTS = 11  # first = how many of the oldest
     DELETE_UP_TO = 12  # segments that end at offset `first` or before; option = 1: even unread
     SEGMENTS = 13  # write the sealed segments into the lent buffer
+    CHECK_INDEX = 14  # of the segment whose first offset is `first`
 
 
 RESUBMITTED = 1

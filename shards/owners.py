@@ -25,6 +25,7 @@ from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.peers import DeathRule, Peers
 from borzoi.shards.poll import Poll
+from borzoi.shards.repairing import Repairing
 from borzoi.shards.target import Target
 from borzoi.storage.retention import Candidate, Cut
 
@@ -42,6 +43,7 @@ class Owners:
         shard_count: int,
         partitions: Partitions,
         deleting: Deleting,
+        repairing: Repairing,
         peers: Peers,
         pool: MemoryPool,
         metadata: MetadataService,
@@ -50,6 +52,7 @@ class Owners:
         self._shard_count = shard_count
         self._partitions = partitions
         self._deleting = deleting
+        self._repairing = repairing
         self._pool = pool
         self._peers = peers
         self._metadata = metadata
@@ -198,6 +201,17 @@ class Owners:
 
         await asked(start)
 
+    def check_index(self, target: Target, segment: int, done: Done) -> None:
+        """Have the index of a segment looked at, and repaired if it is not what its log says."""
+        owner = self.owner(target)
+        if owner == self.shard:
+            self._repairing.check_index(target, segment, done)
+            return
+        self._peers.ask(
+            owner, RequestKind.CHECK_INDEX, done,
+            namespace=target.namespace, birth=target.birth, first=segment,
+        )  # fmt: skip
+
     async def candidates(self, target: Target) -> list[Candidate]:
         """The oldest sealed segments of a partition, for the size limit of its topic."""
         owner = self.owner(target)
@@ -276,6 +290,8 @@ class Owners:
             case RequestKind.DELETE_UP_TO:
                 cut = Cut(request.first, bool(request.option))
                 self._deleting.delete_up_to(target, cut, done)
+            case RequestKind.CHECK_INDEX:
+                self._repairing.check_index(target, request.first, done)
             case RequestKind.SEGMENTS:
                 self._tell_segments(target, lent, done)
             case _:

@@ -63,6 +63,7 @@ from borzoi.shards.peers import Peers
 from borzoi.shards.polls import Polls
 from borzoi.shards.readers import Readers
 from borzoi.shards.recovering import MetadataIsBehind, recover_partitions
+from borzoi.shards.repairing import Repairing
 from borzoi.shards.sends import Sends
 from borzoi.shards.services import Services
 from borzoi.shards.session import Link as SessionLink
@@ -188,6 +189,7 @@ class Worker:
         self._deleting = Deleting(
             loop, self._disk, self._files, self._layout.trash, self._partitions, self._commit
         )
+        self._repairing = Repairing(loop, self._disk, self._partitions, self._commit)
         channel = socket.socket(fileno=spec.channel_fd)
         self._channel = FdChannel(loop, channel, self._take_message, self._supervisor_gone)
 
@@ -274,10 +276,12 @@ class Worker:
             spec.shard_count,
             self._partitions,
             self._deleting,
+            self._repairing,
             self._peers,
             self._pool,
             self._metadata,
         )
+        self._readers.ask_owner = self._owners.check_index
         self._clients = Clients(self._peers, self._pool)
         describer = Describer(self._readers)
         self._cleaner = Cleaner(

@@ -23,6 +23,8 @@ from typing import NamedTuple
 from borzoi.protocol.errors import (
     CannotCreateSegmentLogFile,
     CannotDeleteFile,
+    CannotReadMessage,
+    CannotSaveIndexToSegment,
     CannotSaveMessagesToSegment,
     CannotSyncFile,
     SegmentNotFound,
@@ -34,7 +36,7 @@ from borzoi.storage.log_directory import LogDirectory
 from borzoi.storage.log_sync import LogSync, SyncPlan
 from borzoi.storage.open_files import OUT_OF_FILES, OpenFiles
 from borzoi.storage.published import Published
-from borzoi.storage.recovery import Recovered, recover, repair_index
+from borzoi.storage.recovery import CheckedIndex, Recovered, check_index, recover
 from borzoi.storage.segment import SealedSegment
 from borzoi.storage.staging import StagedGroup
 
@@ -395,23 +397,42 @@ class PartitionLog:
             return Retired(moved, CannotDeleteFile(f"{self.directory}: {error}"))
         return Retired(moved, None)
 
-    def repair_index(self, first_offset: int) -> list[str]:
-        """Check a sealed segment's index against its log and replace it if it is wrong.
+    # Indexes.
+
+    def check_index(self, first_offset: int) -> CheckedIndex:
+        """What the index of a sealed segment should be; for a thread, it reads all of the segment.
 
         For readers that met a message that does not verify: it may be the index that is wrong.
-        Reads the whole segment. The active segment has to be sealed first: roll().
+        The active segment has to be sealed first: roll().
         """
-        first_offsets = [segment.first_offset for segment in self._sealed]
+        first_offsets = [segment.first_offset for segment in self.sealed]
         if first_offset not in first_offsets:
             raise SegmentNotFound(f"{self.directory} has no sealed segment {first_offset}")
         following = [*first_offsets, self._end.segment][first_offsets.index(first_offset) + 1]
-        self._place.open.forget(index_path(self.directory, first_offset))
         try:
-            return repair_index(
+            return check_index(
                 self.directory, first_offset, following - first_offset, self._place.files
             )
         except OSError as error:
-            raise CannotSaveMessagesToSegment(f"{self.directory}: {error}") from error
+            raise CannotReadMessage(f"{self.directory}: {error}") from error
+
+    def replace_index(self, first_offset: int, entries: bytearray) -> bool:
+        """Put an index in the place of a wrong one; False if its segment is gone meanwhile.
+
+        Beside it and then renamed: readers have the old one mapped. Not durable: it can be made
+        again. Publish `written` afterwards, it makes readers map anew and verify what they read.
+        """
+        segment = next((one for one in self._sealed if one.first_offset == first_offset), None)
+        if segment is None:
+            return False
+        path = index_path(self.directory, first_offset)
+        self._place.let_go(first_offset)
+        try:
+            self._place.files.replace(path, entries, durable=False)
+        except OSError as error:
+            raise CannotSaveIndexToSegment(f"{path}: {error}") from error
+        self._trusted_from = max(self._trusted_from, segment.end_offset)
+        return True
 
     def close(self) -> None:
         """Let go of the files. Writes and syncs nothing, and nothing can be written any more."""

@@ -12,6 +12,7 @@ returned.
 One thread of control uses a reader.
 """
 
+import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
@@ -21,7 +22,12 @@ from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum
 from borzoi.storage.birth import BirthDamaged, read_birth
 from borzoi.storage.files import Files
 from borzoi.storage.hot_range import HotRange
-from borzoi.storage.layout import LOG_SUFFIX, segment_first_offsets
+from borzoi.storage.layout import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    is_segment_name,
+    segment_first_offsets,
+)
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.published import Published
 from borzoi.storage.segment_view import (
@@ -42,6 +48,10 @@ RECENT_SIZE: Final = 64 * 1024 * 1024
 
 # The owner may delete segments between two looks at the directory, but not all the time.
 TRIES_MAX: Final = 4
+
+
+ACCEPTED_MAX: Final = 1024
+"""Of so many segments a reader remembers that their owner has looked at their indexes."""
 
 
 class Cold(Exception):
@@ -84,6 +94,9 @@ class PartitionReader:
         self._verified = VerifiedOffsets()
         self._may_wait = True
         self._hot: HotRange | None = None
+        # The segment whose index may be to blame for the error raised last: its owner can tell.
+        self.doubted: int | None = None
+        self._accepted: set[int] = set()
 
     def read(
         self,
@@ -127,6 +140,7 @@ class PartitionReader:
 
         Segments are deleted after the board has said so: what is missing then is not wanted.
         """
+        self.doubted = None
         for tries_left in reversed(range(TRIES_MAX)):
             try:
                 found = read(published)
@@ -137,6 +151,7 @@ class PartitionReader:
                 if tries_left == 0:
                     if self._birth() != published.birth:
                         break
+                    self.doubted = _doubted_by(error)
                     raise CannotReadMessage(f"{self._directory}: {error}") from error
             newest = self._newest() if self._newest is not None else published
             if newest.birth == published.birth:
@@ -224,6 +239,8 @@ class PartitionReader:
         )
         if not same_life:
             self._verified.clear()
+            # It looks into the index as it was.
+            self._hot = None
         self._let_go_below(published.first_offset)
         before = {view.first_offset: view for view in self._segments} if same_life else {}
         names = self._files.listdir(self._directory)
@@ -254,6 +271,7 @@ class PartitionReader:
         first_offset = max(wanted, segments[0].first_offset)
         number = bisect_right(segments, first_offset, key=lambda view: view.first_offset) - 1
         while first_offset >= segments[number].end_offset:
+            self._doubt_if_short(segments[number], first_offset)
             # Recovery found no more messages here: go on where there are some again.
             number += 1
             if number == len(segments):
@@ -331,10 +349,12 @@ class PartitionReader:
         found = scan_log(whole, first, segment_first_offset=segment.first_offset, position=start)
         if found.message_count == 0:
             return self._damaged(segment, first, published, is_first)
-        # Sound messages between wrong entries of the index are served, but not remembered:
-        # the next read may begin inside, where the index leads astray.
         if segment.ends(number, found.message_count) == ends_in(found.index_entries):
             self._verified.add(first, first + found.message_count)
+        elif segment.first_offset not in self._accepted:
+            return self._damaged(segment, first, published, is_first)
+        # If the owner cannot help, sound messages between wrong entries of the index are served,
+        # but not remembered: the next read may begin inside, where the index leads astray.
         if (found.message_count, found.valid_size) == (run.message_count, run.size):
             return run
         views = segment.log.views(start, start + found.valid_size)
@@ -347,6 +367,7 @@ class PartitionReader:
         if segment.index.was_replaced():
             raise Stale(f"{segment.index.path} was repaired")
         if is_first:
+            self.doubted = segment.first_offset
             raise InvalidMessageChecksum(f"{segment.log.path}: offset {offset} is damaged")
         return Slices([], 0, offset, 0)
 
@@ -357,10 +378,54 @@ class PartitionReader:
         number = bisect_left(
             segments, timestamp, key=lambda view: view.timestamp_of(view.message_count - 1)
         )
+        before = segments[number - 1] if number else None
         if number == len(segments):
+            if before is not None:
+                self._check_time(before, before.message_count - 1, published)
             return published.next_offset
         segment = segments[number]
-        return segment.first_offset + segment.first_at_or_after(timestamp)
+        found = segment.first_at_or_after(timestamp)
+        # Whatever else a damaged index says: if these two are right, so is the answer.
+        self._check_time(segment, found, published)
+        if found:
+            self._check_time(segment, found - 1, published)
+        elif before is not None:
+            self._check_time(before, before.message_count - 1, published)
+        return segment.first_offset + found
+
+    def _check_time(self, segment: SegmentView, number: int, published: Published) -> None:
+        offset = segment.first_offset + number
+        # What was verified when it was read was not compared with the times in the index.
+        if offset >= published.trusted_from or segment.has_time(number):
+            return
+        if segment.index.was_replaced():
+            raise Stale(f"{segment.index.path} was repaired")
+        if segment.first_offset not in self._accepted:
+            self.doubted = segment.first_offset
+            raise InvalidMessageChecksum(f"{segment.index.path}: wrong time at offset {offset}")
+
+    # Doubts.
+
+    def accept(self, segment: int) -> None:
+        """The owner has looked at the index of a segment: as it is now, it is."""
+        if len(self._accepted) >= ACCEPTED_MAX:
+            self._accepted.clear()
+        self._accepted.add(segment)
+        self._let_go_below(1 << 64)
+        self.doubted = None
+
+    def _doubt_if_short(self, segment: SegmentView, offset: int) -> None:
+        if segment.lacks(offset) and segment.first_offset not in self._accepted:
+            self.doubted = segment.first_offset
+            raise CannotReadMessage(f"{segment.index.path} has no entry for offset {offset}")
+
+
+def _doubted_by(error: Stale | FileNotFoundError) -> int | None:
+    """The segment whose index is missing or too short, if that is what is wrong."""
+    if isinstance(error, Stale):
+        return error.segment
+    stem, suffix = os.path.splitext(os.path.basename(error.filename or ""))
+    return int(stem) if suffix == INDEX_SUFFIX and is_segment_name(stem) else None
 
 
 def _is_recent(segment: SegmentView, start: int, published: Published) -> bool:

@@ -10,17 +10,25 @@ import struct
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
-from borzoi.protocol.batch import INDEX_ENTRY_SIZE, first_at_or_after
+from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE, first_at_or_after
 from borzoi.storage.files import FileIdentity, Files
 from borzoi.storage.layout import index_path, log_path
 from borzoi.storage.mapped import WindowCache
 
 POSITION: Final = struct.Struct("<4xI8x")
 TIMESTAMP: Final = struct.Struct("<8xQ")
+HEADER_TIMESTAMP: Final = struct.Struct("<32xQ")  # in a message of the log
 
 
 class Stale(Exception):
-    """The files are not the ones the reader knew, or not what was published."""
+    """The files are not the ones the reader knew, or not what was published.
+
+    `segment`: whose index may be to blame if looking again does not help.
+    """
+
+    def __init__(self, text: str, segment: int | None = None) -> None:
+        super().__init__(text)
+        self.segment = segment
 
 
 class ColdRange(NamedTuple):
@@ -141,10 +149,24 @@ class SegmentView:
         """The segment is the active one and has got that far."""
         needed = message_count * INDEX_ENTRY_SIZE
         if needed and self.index.size(needed) < needed:
-            raise Stale(f"{self.index.path} is shorter than published")
+            raise Stale(f"{self.index.path} is shorter than published", self.first_offset)
         self._message_count = message_count
         self._position_max = end_position
         self._sealed_up_to = None
+
+    def lacks(self, offset: int) -> bool:
+        """Whether there should be a message of this offset here, but the index has none."""
+        following = self._sealed_up_to
+        return following is not None and self.end_offset <= offset < following
+
+    def has_time(self, number: int) -> bool:
+        """Whether a message has the time that the index says, as far as its header can tell."""
+        start = self.start_of(number)
+        if not self.has_bytes(start, start + MESSAGE_HEADER_SIZE):
+            return False
+        header = b"".join(self.log.views(start, start + MESSAGE_HEADER_SIZE))
+        found: int = HEADER_TIMESTAMP.unpack_from(header)[0]
+        return found == self.timestamp_of(number)
 
     def let_go(self) -> None:
         """The segment was deleted."""

@@ -13,6 +13,7 @@ from borzoi.shards.group_commit import GroupCommit
 from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.readers import Readers
+from borzoi.shards.repairing import Repairing
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
 from borzoi.storage.layout import DataLayout
@@ -79,6 +80,8 @@ class Owner:
             consumers_max=CONSUMERS_MAX,
             response_size_max=RESPONSE_SIZE_MAX,
         )
+        self.repairing = Repairing(self.loop.as_loop, self.disk, self.partitions, self.commit)
+        self.readers.ask_owner = self.repairing.check_index
         self.deleting = Deleting(
             self.loop.as_loop,
             self.disk,

@@ -119,7 +119,7 @@ def messages_in(partition: Partition) -> dict[int, bytes]:
     published = partition.log.written
     for offset in range(published.first_offset, published.next_offset):
         try:
-            slices = partition.reader.read(published, offset, 1, 1 << 20)
+            slices = partition.read_slices(offset, 1, 1 << 20)
         except InvalidMessageChecksum:
             continue
         if slices.message_count and slices.first_offset == offset:

@@ -331,9 +331,9 @@ def test_only_sealed_segments_can_be_repaired(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
     partition.append(b"x")
     with pytest.raises(SegmentNotFound):
-        partition.log.repair_index(0)
+        partition.repair_index(0)
     partition.log.roll()
-    assert partition.log.repair_index(0) == []
+    assert partition.repair_index(0) == []
     partition.log.roll()
     assert partition.sizes(".log") == {0: 65, 1: 0}
 

@@ -79,7 +79,7 @@ def topics(draw: st.DrawFn) -> dict[int, list[Candidate]]:
     found: dict[int, list[Candidate]] = {}
     for partition in range(draw(st.integers(0, 4))):
         sealed = draw(sealed_segments())
-        read = draw(st.integers(0, len(sealed)))
+        read = read_count(sealed, draw(st.none() | st.integers(0, 120)))
         found[partition] = [
             Candidate(one.end_offset, one.size_bytes, one.first_timestamp, number >= read)
             for number, one in enumerate(sealed)
