@@ -13,6 +13,7 @@ from borzoi.shards.descriptors import Done
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.target import Target
 from borzoi.storage.files import Files
+from borzoi.storage.index_windows import IndexCaching, IndexWindows
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.published import Published
@@ -33,10 +34,12 @@ class Readers:
         windows: WindowCache,
         files: Files,
         validate_checksum: bool,
+        caching: IndexCaching = IndexCaching.OPEN_SEGMENT,
     ) -> None:
         self._board = board
         self._layout = layout
         self._windows = windows
+        self._index_windows = IndexWindows(caching, windows)
         self._files = files
         self._validate_checksum = validate_checksum
         # How to ask the owner of a partition to check an index; the worker wires it.
@@ -56,6 +59,7 @@ class Readers:
             for key in [key for key in self._readers if key[1] in births]:
                 del self._readers[key]
             self._windows.clear()
+            self._index_windows.clear()
 
     def heal(self, target: Target, again: Callable[[], None]) -> bool:
         """After a failed read: have the index that may be to blame checked, then call `again`.
@@ -92,6 +96,7 @@ class Readers:
                 self._files,
                 validate_checksum=self._validate_checksum,
                 newest=lambda: self.published(target.slot),
+                index_windows=self._index_windows,
             )
             self._readers[key] = reader
             if len(self._readers) > READERS_MAX:

@@ -78,6 +78,7 @@ from borzoi.shards.worker_spec import (
 )
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.files import Files
+from borzoi.storage.index_windows import IndexCaching, load_indexes
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings
 from borzoi.storage.mapped import WindowCache
@@ -156,6 +157,7 @@ class Worker:
                 )
 
         # Storage.
+        self._index_caching = IndexCaching(system.segment.cache_indexes)
         self._settings = LogSettings(system.segment.size)
         self._open_files = OpenFiles(self._files, open_files_bound())
         self._readers = Readers(
@@ -164,6 +166,7 @@ class Worker:
             WindowCache(WINDOWS_MAX),
             self._files,
             system.partition.validate_checksum,
+            self._index_caching,
         )
         self._commit = GroupCommit(
             loop,
@@ -209,6 +212,7 @@ class Worker:
             LOG.warning("%s", copy.snapshot_problem)
         self._wire(copy, writer)
         self._recover()
+        self._load_indexes()
         self._control.beat(time.monotonic_ns())
         self._peers.start()
         if self._writing is not None:
@@ -366,6 +370,21 @@ class Worker:
             time.monotonic() - began,
             recovery.removed,
         )
+
+    def _load_indexes(self) -> None:
+        """With `cache_indexes = all`: bring the indexes of our partitions into memory, aside."""
+        directories = [partition.log.directory for partition in self._partitions]
+
+        def load() -> None:
+            try:
+                size = load_indexes(directories, self._files)
+            except OSError as error:
+                LOG.warning("not all indexes are in memory: %s", error)
+            else:
+                LOG.info("%d bytes of indexes are in memory", size)
+
+        if self._index_caching is IndexCaching.ALL:
+            self._disk.submit(load)
 
     def _check_port(self, address: str) -> None:
         """The shards share their port, and would share it with another broker without a word."""

@@ -22,6 +22,7 @@ from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum
 from borzoi.storage.birth import BirthDamaged, read_birth
 from borzoi.storage.files import Files
 from borzoi.storage.hot_range import HotRange
+from borzoi.storage.index_windows import IndexCaching, IndexWindows
 from borzoi.storage.layout import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -82,12 +83,14 @@ class PartitionReader:
         *,
         validate_checksum: bool = False,
         newest: Callable[[], Published] | None = None,
+        index_windows: IndexWindows | None = None,
     ) -> None:
         """`newest` tells what the owner has published by now."""
         self._directory = directory
         self._newest = newest
         self._files = files
-        self._access = ReadOnlyFiles(files, windows)
+        self._index_windows = index_windows or IndexWindows(IndexCaching.OPEN_SEGMENT, windows)
+        self._access = ReadOnlyFiles(files, windows, self._index_windows)
         self._validate_checksum = validate_checksum
         self._known: Published | None = None
         self._segments: list[SegmentView] = []
@@ -141,6 +144,12 @@ class PartitionReader:
         Segments are deleted after the board has said so: what is missing then is not wanted.
         """
         self.doubted = None
+        try:
+            return self._try(published, read, if_purged)
+        finally:
+            self._index_windows.end_read()
+
+    def _try(self, published: Published, read: Callable[[Published], T], if_purged: T) -> T:
         for tries_left in reversed(range(TRIES_MAX)):
             try:
                 found = read(published)
@@ -289,7 +298,11 @@ class PartitionReader:
             size += run.size
             count -= run.message_count
             if count == 0 or offset < segment.end_offset or size >= bytes_max:
-                if len(views) == 1 and first_offset >= segment.first_offset:
+                if (
+                    len(views) == 1
+                    and first_offset >= segment.first_offset
+                    and self._index_windows.may_be_held
+                ):
                     within = first_offset - segment.first_offset
                     self._hot = HotRange(segment, within, segment.start_of(within), published)
                 break
