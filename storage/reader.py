@@ -93,6 +93,7 @@ class PartitionReader:
         self._access = ReadOnlyFiles(files, windows, self._index_windows)
         self._validate_checksum = validate_checksum
         self._known: Published | None = None
+        self._listed_birth = 0
         self._segments: list[SegmentView] = []
         self._verified = VerifiedOffsets()
         self._may_wait = True
@@ -201,8 +202,10 @@ class PartitionReader:
 
     def let_go_of_deleted(self) -> None:
         """Unmap segments that the owner has deleted: until then their files take disk space."""
-        known, newest = self._known, self._newest() if self._newest is not None else None
-        if known is not None and newest is not None and newest.birth == known.birth:
+        if self._newest is None or not self._segments:
+            return
+        newest = self._newest()
+        if newest.birth == self._listed_birth:
             self._let_go_below(newest.first_offset)
 
     def let_go(self) -> None:
@@ -210,14 +213,19 @@ class PartitionReader:
         self._let_go_below(1 << 64)
 
     def _let_go_below(self, first_offset: int) -> None:
-        gone = [view for view in self._segments if view.first_offset < first_offset]
-        if not gone:
-            return
-        self._known = None
-        self._segments = self._segments[len(gone) :]
-        for view in gone:
-            view.let_go()
-        if self._hot is not None and self._hot.segment < first_offset:
+        self._keep_only([view for view in self._segments if view.first_offset >= first_offset])
+        if not self._segments:
+            self._known = None
+
+    def _keep_only(self, segments: list[SegmentView]) -> None:
+        """Know these segments from now on, and have no other ones mapped."""
+        kept = set(map(id, segments))
+        for view in self._segments:
+            if id(view) not in kept:
+                view.let_go()
+        self._segments = segments
+        hot = self._hot
+        if hot is not None and all(view.first_offset != hot.segment for view in segments):
             self._hot = None
 
     # Which segments there are.
@@ -250,15 +258,17 @@ class PartitionReader:
             self._verified.clear()
             # It looks into the index as it was.
             self._hot = None
-        self._let_go_below(published.first_offset)
         before = {view.first_offset: view for view in self._segments} if same_life else {}
         names = self._files.listdir(self._directory)
-        self._segments = [
-            before.get(segment) or SegmentView(self._directory, segment, self._access)
-            for segment in segment_first_offsets(names, LOG_SUFFIX)
-            # The owner may be ahead of what was published when we looked.
-            if published.first_offset <= segment <= published.active_segment
-        ]
+        self._listed_birth = published.birth
+        self._keep_only(
+            [
+                before.get(segment) or SegmentView(self._directory, segment, self._access)
+                for segment in segment_first_offsets(names, LOG_SUFFIX)
+                # The owner may be ahead of what was published when we looked.
+                if published.first_offset <= segment <= published.active_segment
+            ]
+        )
         if not self._segments:
             raise Stale(f"{self._directory} has no segments")
         following = published.active_segment

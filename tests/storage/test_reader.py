@@ -379,3 +379,11 @@ def test_deleted_segments_are_unmapped(tmp_path: Path) -> None:
     partition.delete_oldest(1)
     assert numbers(payloads_in(reader.read(partition.log.written, 0, ALL, ALL))) == [6, 7]
     assert len(windows) == 2
+    # Also if it looks at the directory with an older board in its hands, and never again.
+    before = partition.log.written
+    partition.append(b"0008")
+    partition.append(b"0009")
+    partition.delete_oldest(1)
+    fresh = reader.read(before._replace(trusted_from=1), 0, ALL, ALL)
+    assert fresh.message_count == 0
+    assert len(windows) == 0
