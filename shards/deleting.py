@@ -9,11 +9,12 @@ and nothing that a consumer or group with a committed offset has not read. Steps
     unlink        in a thread, with the sync of the directory; then it is answered
 
 A kill in between leaves segments that are there as a whole, an index without its log (recovery
-removes it), or files in the trash (the next start empties it).
+removes it), or files in the trash (the successor unlinks them).
 """
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -35,6 +36,9 @@ LOG: Final = logging.getLogger(__name__)
 
 Wanted = Callable[[Sequence[SealedSegment]], int]
 """How many of the oldest segments somebody wants to be rid of."""
+
+TRASH_PREFIX: Final = "segment-"
+"""What deleted segments are called in the trash, before their namespace and birth."""
 
 BLOCKERS_MAX: Final = 4096
 """So many consumers that stand in the way are counted and told of apart."""
@@ -174,7 +178,7 @@ class Deleting:
         end_offset = oldest[-1].end_offset
         before = partition.published
         self._commit.publish(partition, log.without_oldest(before, count))
-        name = f"segment-{target.birth}-{target.namespace}"
+        name = f"{TRASH_PREFIX}{target.namespace}-{target.birth}"
         paths, error = log.retire_oldest(count, self._trash_dir, name)
         if error is not None:
             LOG.error("partition %s: segments stay: %s", target, error)
@@ -204,6 +208,23 @@ class Deleting:
             except OSError as problem:
                 failed = problem
             self._loop.call_soon_threadsafe(finished, failed)
+
+        self._disk.submit(run)
+
+    def remove_leftovers(self, is_ours: Callable[[int], bool]) -> None:
+        """At a start: unlink, in a thread, what a predecessor has moved away but not unlinked.
+
+        `is_ours` tells whether a namespace belongs to this shard.
+        """
+
+        def run() -> None:
+            try:
+                for name in self._files.listdir(self._trash_dir):
+                    namespace = name.removeprefix(TRASH_PREFIX).partition("-")[0]
+                    if name.startswith(TRASH_PREFIX) and is_ours(int(namespace)):
+                        self._files.unlink_if_there(os.path.join(self._trash_dir, name))
+            except OSError as error:
+                LOG.warning("deleted segments still take disk space under trash/: %s", error)
 
         self._disk.submit(run)
 

@@ -30,6 +30,7 @@ from borzoi.router.arena import Arena, PeerArena
 from borzoi.router.board import METADATA_SLOT, Board
 from borzoi.router.control import ControlLayout, OwnControl, SharedControl
 from borzoi.router.fds import BadMessage, ChannelClosed, FdChannel
+from borzoi.router.placement import shard_of
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.router.wake import Wake
@@ -213,6 +214,9 @@ class Worker:
         self._wire(copy, writer)
         self._recover()
         self._load_indexes()
+        self._deleting.remove_leftovers(
+            lambda namespace: shard_of(namespace, self._spec.shard_count) == self._spec.shard
+        )
         self._control.beat(time.monotonic_ns())
         self._peers.start()
         if self._writing is not None:

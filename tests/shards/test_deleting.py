@@ -201,6 +201,14 @@ def test_a_worker_dies_in_the_middle(owner: Owner) -> None:
     assert owner.partition.log.recovery.report == []
     assert owner.published[1:3] == (6, 7)
     assert owner.visible_from(6) == [b"6"]
+    assert len(trash(owner)) == 6
+    Path(owner.layout.trash, "77-0").mkdir()
+    owner.deleting.remove_leftovers(lambda namespace: namespace != TARGET.namespace)
+    run_disk(owner)
+    assert len(trash(owner)) == 7
+    owner.deleting.remove_leftovers(lambda namespace: namespace == TARGET.namespace)
+    run_disk(owner)
+    assert trash(owner) == ["77-0"]
 
 
 def test_files_without_an_active_segment_keep_their_last_offset(tmp_path: Path) -> None:
