@@ -1,18 +1,36 @@
-"""The time of day as this worker counts it: the wall clock at its start, and even seconds since.
+"""The time of day as the broker counts it: the calendar at its start, and even seconds since.
 
-Somebody who sets the machine's clock neither ends the life of a token early nor prolongs it. A
-sleeping machine is no reason to stop counting, hence CLOCK_BOOTTIME.
+Messages and tokens expire by it and metadata is dated by it. Somebody who sets the machine's clock
+makes nothing expire early or late; a sleeping machine is no reason to stop counting, hence
+CLOCK_BOOTTIME. The supervisor notes the start, so all workers count alike, also one that is
+restarted after somebody has set the clock.
 """
 
 import time
 
+from borzoi.shards.worker_spec import BrokerStart
 
-class SteadyClock:
+
+def broker_start() -> BrokerStart:
+    """This moment."""
+    return BrokerStart(time.time_ns() // 1000, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+
+
+class BrokerClock:
     """Microseconds since 1970 that never jump."""
 
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    def __init__(self, start: BrokerStart) -> None:
+        self._start = start
+
+    @property
+    def start_us(self) -> int:
+        """When the broker was started."""
+        return self._start.wall_us
 
     def now_us(self) -> int:
         """The time of day."""
-        return (self._offset_ns + time.clock_gettime_ns(time.CLOCK_BOOTTIME)) // 1000
+        return self._start.wall_us + self.run_time_us()
+
+    def run_time_us(self) -> int:
+        """How long the broker has been running."""
+        return (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - self._start.boot_ns) // 1000

@@ -78,7 +78,7 @@ class Describer:
             self.topic(topic, knows_all_codecs),
             tuple(
                 _describe_partition(partition_id, created_at, published)
-                for partition_id, created_at, published in self._partitions(topic)
+                for partition_id, created_at, published in self.partitions(topic)
             ),
         )
 
@@ -92,7 +92,7 @@ class Describer:
 
     def topic_totals(self, topic: Topic) -> Totals:
         """The sums of a topic."""
-        return _total([published for _, _, published in self._partitions(topic)])
+        return _total([published for _, _, published in self.partitions(topic)])
 
     def totals(self, state: State) -> Totals:
         """The sums of the whole broker."""
@@ -107,7 +107,8 @@ class Describer:
             sum(one.segments_count for one in parts),
         )
 
-    def _partitions(self, topic: Topic) -> list[tuple[int, int, Published]]:
+    def partitions(self, topic: Topic) -> list[tuple[int, int, Published]]:
+        """Number, time of creation and figures of each partition."""
         found = []
         for run in topic.runs:
             for number in range(run.count):

@@ -58,6 +58,10 @@ class RequestKind(IntEnum):
     # option = failed or succeeded; digests: first = name and address, second = address,
     # namespace = name
     LOGIN_NOTE = 64
+    DELETE_SEGMENTS = 66  # first = how many of the oldest
+    DELETE_UP_TO = 67  # segments that end at offset `first` or before; option = 1: even unread
+    SEGMENTS = 68  # write the sealed segments into the lent buffer
+    CHECK_INDEX = 69  # of the segment whose first offset is `first`
     CACHE_METRICS = 65  # write what was read from memory and what was not into the lent buffer
 
 
@@ -72,6 +76,7 @@ LENDING = frozenset(
         int(RequestKind.GROUP_ASSIGN),
         int(RequestKind.GROUP_REPORT),
         int(RequestKind.CACHE_METRICS),
+        int(RequestKind.SEGMENTS),
     }
 )
 """The kinds whose words 4 and 5 are a place in the arena of the shard that asks."""

@@ -60,6 +60,23 @@ class GroupCommit:
         partition.published = published
         self._board.publish(partition.target.slot, published)
 
+    def publish_trust(self, partition: OwnedPartition) -> None:
+        """Let every shard know from where on bytes need no check, and nothing else that is new."""
+        trusted_from = partition.log.written.trusted_from
+        self.publish(partition, partition.published._replace(trusted_from=trusted_from))
+
+    def roll(self, partition: OwnedPartition, ended: Ended) -> None:
+        """Seal the active segment, with all that is staged; ends when it is sealed and synced."""
+        try:
+            self._write(partition)
+            partition.log.roll()
+        except BrokerError as error:
+            ended(error.status)
+            return
+        if self._durability is not Durability.FSYNC:
+            self.publish(partition, partition.log.written)
+        self._wait_for_sync(partition, ended)
+
     def flush(self, partition: OwnedPartition, ended: Ended, *, fsync: bool) -> None:
         """Write everything that is staged now; with `fsync` also bring it to the disk."""
         try:
@@ -220,8 +237,8 @@ class GroupCommit:
             until = "it is read-only until restart" if partition.log.read_only else "tried again"
             LOG.error("partition %s did not reach the disk, %s: %s", partition.target, until, error)
         elif partition.alive and self._durability is Durability.FSYNC:
-            # Not log.written: that may have grown since this sync began.
-            self.publish(partition, written)
+            # Not log.written: that may have grown since this sync began. Or shrunk, at the front.
+            self.publish(partition, partition.log.without_oldest(written, 0))
         for ended in waiters:
             ended(status)
         if not partition.alive:

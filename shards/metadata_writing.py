@@ -21,7 +21,7 @@ from borzoi.router.board import METADATA_SLOT, Board
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.asking import asked
-from borzoi.shards.clock import SteadyClock
+from borzoi.shards.clock import BrokerClock
 from borzoi.shards.descriptors import Done, Request, RequestKind
 from borzoi.shards.lending import lend
 from borzoi.shards.metadata.commands import CreateHashedUser
@@ -56,7 +56,7 @@ class MetadataWriting:
         tasks: Tasks,
         layout: DataLayout,
         files: Files,
-        clock: SteadyClock,
+        clock: BrokerClock,
         *,
         sync: bool,
     ) -> None:

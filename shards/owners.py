@@ -4,10 +4,15 @@ Stateless: it knows where partitions live and calls either `Partitions` directly
 its ring. The mirror image, what peers ask of us, is `serve` at the end.
 """
 
-from borzoi.protocol.errors import BrokerError, PartitionNotFound
+import struct
+from typing import Final
+
+from borzoi.protocol.errors import BrokerError, PartitionNotFound, ShardCommunicationError
 from borzoi.router.buffer import Buffer
 from borzoi.router.placement import shard_of
+from borzoi.router.pool import MemoryPool
 from borzoi.shards.asking import asked
+from borzoi.shards.deleting import Deleting
 from borzoi.shards.descriptors import (
     RESUBMITTED,
     Done,
@@ -20,7 +25,13 @@ from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.peers import DeathRule, Peers
 from borzoi.shards.poll import Poll
+from borzoi.shards.repairing import Repairing
 from borzoi.shards.target import Target
+from borzoi.storage.retention import Candidate, Cut
+
+CANDIDATE: Final = struct.Struct("<QQQQ")  # a Candidate: end offset, size, timestamp, unread
+CANDIDATES_MAX: Final = 1024
+"""So many segments of a partition are told at once: the cleaner comes again for the rest."""
 
 
 class Owners:
@@ -31,12 +42,18 @@ class Owners:
         shard: int,
         shard_count: int,
         partitions: Partitions,
+        deleting: Deleting,
+        repairing: Repairing,
         peers: Peers,
+        pool: MemoryPool,
         metadata: MetadataService,
     ) -> None:
         self.shard = shard
         self._shard_count = shard_count
         self._partitions = partitions
+        self._deleting = deleting
+        self._repairing = repairing
+        self._pool = pool
         self._peers = peers
         self._metadata = metadata
 
@@ -152,6 +169,76 @@ class Owners:
 
         await asked(start)
 
+    async def delete_segments(self, target: Target, count: int) -> None:
+        """Delete up to `count` of the oldest segments, if everybody has read them."""
+        owner = self.owner(target)
+
+        def start(done: Done) -> None:
+            if owner == self.shard:
+                self._deleting.delete_count(target, count, done)
+            else:
+                self._peers.ask(
+                    owner, RequestKind.DELETE_SEGMENTS, done,
+                    namespace=target.namespace, birth=target.birth, first=count,
+                    # Repeated, it would delete as many again.
+                    rule=DeathRule.FAIL,
+                )  # fmt: skip
+
+        await asked(start)
+
+    async def delete_up_to(self, target: Target, cut: Cut) -> None:
+        """Delete the segments before a cut. May be repeated."""
+        owner = self.owner(target)
+
+        def start(done: Done) -> None:
+            if owner == self.shard:
+                self._deleting.delete_up_to(target, cut, done)
+            else:
+                self._peers.ask(
+                    owner, RequestKind.DELETE_UP_TO, done, option=int(cut.even_unread),
+                    namespace=target.namespace, birth=target.birth, first=cut.end_offset,
+                )  # fmt: skip
+
+        await asked(start)
+
+    def check_index(self, target: Target, segment: int, done: Done) -> None:
+        """Have the index of a segment looked at, and repaired if it is not what its log says."""
+        owner = self.owner(target)
+        if owner == self.shard:
+            self._repairing.check_index(target, segment, done)
+            return
+        self._peers.ask(
+            owner, RequestKind.CHECK_INDEX, done,
+            namespace=target.namespace, birth=target.birth, first=segment,
+        )  # fmt: skip
+
+    async def candidates(self, target: Target) -> list[Candidate]:
+        """The oldest sealed segments of a partition, for the size limit of its topic."""
+        owner = self.owner(target)
+        if owner == self.shard:
+            return self._deleting.candidates(target)[:CANDIDATES_MAX]
+        size = CANDIDATES_MAX * CANDIDATE.size
+        buffer = self._pool.take(size)
+        if buffer is None or buffer.position is None:
+            raise ShardCommunicationError("no buffer is free to collect the segments")
+        position = buffer.position
+
+        def start(done: Done) -> None:
+            self._peers.ask(
+                owner, RequestKind.SEGMENTS, done, namespace=target.namespace,
+                birth=target.birth, buffer=buffer, position=position, length=size,
+            )  # fmt: skip
+
+        try:
+            count, _, _ = await asked(start)
+            rows = CANDIDATE.iter_unpack(bytes(buffer.view[: count * CANDIDATE.size]))
+            return [
+                Candidate(end_offset, size_bytes, timestamp, bool(unread))
+                for end_offset, size_bytes, timestamp, unread in rows
+            ]
+        finally:
+            buffer.release()
+
     async def flush_journals(self) -> None:
         """Mode buffered: let the board show everything that any shard has acknowledged."""
         self._partitions.flush_journals()
@@ -198,8 +285,27 @@ class Owners:
                 partitions.delete_offset(target, request.option, request.second, done)
             case RequestKind.FLUSH:
                 partitions.flush(target, bool(request.option), done)
+            case RequestKind.DELETE_SEGMENTS:
+                self._deleting.delete_count(target, request.first, done)
+            case RequestKind.DELETE_UP_TO:
+                cut = Cut(request.first, bool(request.option))
+                self._deleting.delete_up_to(target, cut, done)
+            case RequestKind.CHECK_INDEX:
+                self._repairing.check_index(target, request.first, done)
+            case RequestKind.SEGMENTS:
+                self._tell_segments(target, lent, done)
             case _:
                 raise AssertionError(f"request kind {request.kind} is not about a partition")
+
+    def _tell_segments(self, target: Target, lent: memoryview, done: Done) -> None:
+        try:
+            found = self._deleting.candidates(target)[: lent.nbytes // CANDIDATE.size]
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        for number, candidate in enumerate(found):
+            CANDIDATE.pack_into(lent, number * CANDIDATE.size, *candidate)
+        done(0, len(found), 0, 0)
 
     def wanted(self, request: Request) -> Target:
         """The partition a peer means, if it is still the one that lives there."""

@@ -29,7 +29,7 @@ from borzoi.shards.metadata.state import Run
 from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.poll import Poll
 from borzoi.shards.poll_start import current_offset, poll_start
-from borzoi.shards.readers import Readers
+from borzoi.shards.readers import HEALS_MAX, Readers
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
 from borzoi.storage.files import Files
@@ -143,8 +143,14 @@ class Partitions:
         partition.appends.append(done)
         self._commit.touch(partition)
 
-    def resolve_poll(self, target: Target, poll: Poll, done: Done) -> None:
+    def resolve_poll(
+        self, target: Target, poll: Poll, done: Done, *, heals_left: int = HEALS_MAX
+    ) -> None:
         """Decide what a poll returns: first offset, message count, current offset."""
+
+        def again() -> None:
+            self.resolve_poll(target, poll, done, heals_left=heals_left - 1)
+
         try:
             partition = self.find(target)
             if self._durability is Durability.BUFFERED:
@@ -159,7 +165,8 @@ class Partitions:
                 lambda timestamp: reader.find_timestamp(published, timestamp),
             )
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            if heals_left == 0 or not self._readers.heal(target, again):
+                done(error.status, 0, 0, 0)
             return
         current = current_offset(published)
         if start is None:
@@ -168,7 +175,8 @@ class Partitions:
 
         def read(slices: Slices | None, error: BrokerError | None) -> None:
             if slices is None:
-                done(error.status if error is not None else 0, 0, 0, current)
+                if heals_left == 0 or not self._readers.heal(target, again):
+                    done(error.status if error is not None else 0, 0, 0, current)
             elif poll.auto_commit and slices.message_count:
                 self._commit_poll(partition, kind, poll.consumer, slices, current, done)
             else:

@@ -15,9 +15,10 @@ from borzoi.shards.durability import Durability
 from borzoi.shards.owners import Owners
 from borzoi.shards.poll import Poll
 from borzoi.shards.poll_start import current_offset, poll_start
-from borzoi.shards.readers import Readers
+from borzoi.shards.readers import HEALS_MAX, Readers
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
+from borzoi.storage.published import Published
 from borzoi.storage.reader import Slices
 
 Polled = Callable[[int, int, Slices | None], None]
@@ -63,7 +64,9 @@ class Polls:
             return None
         return published.next_offset - 1, *found
 
-    def poll(self, target: Target, poll: Poll, polled: Polled) -> None:
+    def poll(
+        self, target: Target, poll: Poll, polled: Polled, *, heals_left: int = HEALS_MAX
+    ) -> None:
         """Find what a poll returns; `polled` is called once, at once or later."""
         published = self._readers.published(target.slot)
         if (
@@ -84,18 +87,44 @@ class Polls:
                 lambda timestamp: reader.find_timestamp(published, timestamp),
             )
         except BrokerError as error:
-            polled(error.status, 0, None)
+            if heals_left == 0 or not self._readers.heal(
+                target, lambda: self.poll(target, poll, polled, heals_left=heals_left - 1)
+            ):
+                polled(error.status, 0, None)
             return
         current = current_offset(published)
         if start is None:
             polled(0, current, None)
             return
 
+        self._read(target, published, start, poll.count_max, current, polled)
+
+    def _read(
+        self,
+        target: Target,
+        published: Published,
+        start: int,
+        count: int,
+        current: int,
+        polled: Polled,
+        *,
+        heals_left: int = HEALS_MAX,
+    ) -> None:
+        def again() -> None:
+            now = self._readers.published(target.slot)
+            if now.birth != target.birth:
+                polled(PartitionNotFound.status, 0, None)
+            else:
+                self._read(target, now, start, count, current, polled, heals_left=heals_left - 1)
+
         def read(slices: Slices | None, error: BrokerError | None) -> None:
-            polled(0 if error is None else error.status, current, slices)
+            if error is None:
+                polled(0, current, slices)
+            elif heals_left == 0 or not self._readers.heal(target, again):
+                polled(error.status, current, None)
 
         self._warm_reads.read(
-            reader, published, start, poll.count_max, self._response_size_max, read
+            self._readers.reader(target), published, start, count, self._response_size_max, read
         )
 
     def _ask_owner(self, target: Target, poll: Poll, polled: Polled) -> None:
@@ -114,16 +143,6 @@ class Polls:
                 polled(PartitionNotFound.status, 0, None)
                 return
 
-            def read(slices: Slices | None, error: BrokerError | None) -> None:
-                polled(0 if error is None else error.status, current, slices)
-
-            self._warm_reads.read(
-                self._readers.reader(target),
-                published,
-                start,
-                found,
-                self._response_size_max,
-                read,
-            )
+            self._read(target, published, start, found, current, polled)
 
         return resolved

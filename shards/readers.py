@@ -4,20 +4,24 @@ Each shard has its own readers and maps. What may be read is what the owner publ
 board; nothing here ever writes, waits for another shard, or touches a byte above that end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from borzoi.router.board import Board
 from borzoi.router.placement import unpack_namespace
+from borzoi.shards.descriptors import Done
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.target import Target
 from borzoi.storage.files import Files
+from borzoi.storage.index_windows import IndexCaching, IndexWindows
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
 
 READERS_MAX: Final = 1024
+HEALS_MAX: Final = 8
+"""So many indexes are repaired for one poll; whoever needs more asks again."""
 
 
 class Readers:
@@ -30,12 +34,16 @@ class Readers:
         windows: WindowCache,
         files: Files,
         validate_checksum: bool,
+        caching: IndexCaching = IndexCaching.OPEN_SEGMENT,
     ) -> None:
         self._board = board
         self._layout = layout
         self._windows = windows
+        self._index_windows = IndexWindows(caching, windows)
         self._files = files
         self._validate_checksum = validate_checksum
+        # How to ask the owner of a partition to check an index; the worker wires it.
+        self.ask_owner: Callable[[Target, int, Done], None] | None = None
         self._readers: dict[tuple[int, int], PartitionReader] = {}  # oldest first
 
     def published(self, slot: int) -> Published:
@@ -51,6 +59,30 @@ class Readers:
             for key in [key for key in self._readers if key[1] in births]:
                 del self._readers[key]
             self._windows.clear()
+            self._index_windows.clear()
+
+    def heal(self, target: Target, again: Callable[[], None]) -> bool:
+        """After a failed read: have the index that may be to blame checked, then call `again`.
+
+        False if no index is under suspicion: then the error stands.
+        """
+        reader = self.reader(target)
+        segment = reader.doubted
+        if segment is None or self.ask_owner is None:
+            return False
+
+        def checked(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
+            # Whatever came of it: the next read tells what is wrong, if something still is.
+            reader.accept(segment)
+            again()
+
+        self.ask_owner(target, segment, checked)
+        return True
+
+    def let_go_of_deleted(self) -> None:
+        """Unmap segments that their owners have deleted: until then they take disk space."""
+        for reader in self._readers.values():
+            reader.let_go_of_deleted()
 
     def reads(self) -> Iterator[tuple[int, int, int]]:
         """Namespace, reads, and how many of them had to wait for the disk."""
@@ -65,11 +97,16 @@ class Readers:
         if reader is None:
             directory = self._layout.partition(*unpack_namespace(target.namespace))
             reader = PartitionReader(
-                directory, self._windows, self._files, validate_checksum=self._validate_checksum
+                directory,
+                self._windows,
+                self._files,
+                validate_checksum=self._validate_checksum,
+                newest=lambda: self.published(target.slot),
+                index_windows=self._index_windows,
             )
             self._readers[key] = reader
             if len(self._readers) > READERS_MAX:
                 # The one made first, not the one used last: noting every use costs more than
                 # making a reader anew once in a thousand.
-                del self._readers[next(iter(self._readers))]
+                self._readers.pop(next(iter(self._readers))).let_go()
         return reader

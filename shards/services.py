@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.clients import Clients
-from borzoi.shards.clock import SteadyClock
+from borzoi.shards.clock import BrokerClock
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.describe import Describer
 from borzoi.shards.durability import Durability
@@ -25,7 +25,7 @@ class Services:
     """The parts of a worker, by what they do for a request."""
 
     clients: Clients
-    clock: SteadyClock
+    clock: BrokerClock
     cluster: Cluster
     describer: Describer
     durability: Durability

@@ -7,17 +7,16 @@ Any shard answers, and any other would answer the same: nothing here is about on
 import asyncio
 import os
 import platform
-import time
 from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
 from borzoi.protocol.responses.stats import Stats, semver_number
 from borzoi.shards.caches import Caches
 from borzoi.shards.clients import Clients
+from borzoi.shards.clock import BrokerClock
 from borzoi.shards.describe import Describer
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.usage import Usage, UsageMeter
-from borzoi.shards.worker_spec import BrokerStart
 
 SERVED_VERSION: Final = "0.8.0"
 SERVED_SEMVER: Final = semver_number(0, 8, 0)
@@ -41,7 +40,7 @@ class Statistics:
         describer: Describer,
         clients: Clients,
         caches: Caches,
-        start: BrokerStart,
+        clock: BrokerClock,
         supervisor_pid: int,
         meter: UsageMeter,
         measuring: Executor,
@@ -51,7 +50,7 @@ class Statistics:
         self._describer = describer
         self._clients = clients
         self._caches = caches
-        self._start = start
+        self._clock = clock
         self._supervisor_pid = supervisor_pid
         self._meter = meter
         self._measuring = measuring
@@ -75,8 +74,8 @@ class Statistics:
             memory_usage=usage.memory_bytes,
             total_memory=usage.total_memory,
             available_memory=usage.available_memory,
-            run_time=(time.monotonic_ns() - self._start.monotonic_ns) // 1000,
-            start_time=self._start.wall_us,
+            run_time=self._clock.run_time_us(),
+            start_time=self._clock.start_us,
             read_bytes=usage.read_bytes,
             written_bytes=usage.written_bytes,
             messages_size_bytes=totals.size_bytes,

@@ -35,6 +35,7 @@ from borzoi.router.fds import BadMessage, ChannelClosed, ChannelFull, FdChannel,
 from borzoi.router.memory import PAGE_SIZE
 from borzoi.router.processor import UnorderedProcessor, check_processor
 from borzoi.router.wake import Wake
+from borzoi.shards.clock import broker_start
 from borzoi.shards.config import (
     Config,
     granted_memory,
@@ -48,6 +49,7 @@ from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.cpus import Placement, read_numa_topology, resolve_cpus
 from borzoi.shards.data_lock import empty_data_directory, lock_data_directory
 from borzoi.shards.log_lines import set_up_logging
+from borzoi.shards.metadata.shortening import shorten_log
 from borzoi.shards.root_account import (
     GENERATED_PREFIX,
     ROOT_PASSWORD_FILE,
@@ -58,7 +60,6 @@ from borzoi.shards.root_account import (
 from borzoi.shards.serve_options import ServeOptions
 from borzoi.shards.worker_spec import (
     CANNOT_BOOT,
-    BrokerStart,
     Event,
     Order,
     Root,
@@ -126,11 +127,12 @@ def _open_data_directory(
     for text in warnings:
         LOG.warning("%s", text)
     try:
-        read_info(layout, files)
+        info = read_info(layout, files)
     except UnknownDataFormat as error:
         LOG.error("%s", error)
         return None
-    write_info(layout, files, __version__)
+    write_info(layout, files, __version__, info)
+    _shorten_metadata(layout, files)
     shutil.rmtree(layout.runtime, ignore_errors=True)
     os.makedirs(layout.runtime)
     root = _first_root(config, options, layout, files)
@@ -147,6 +149,21 @@ def _open_data_directory(
         # Before the account exists: a kill in between must not leave one that nobody can use.
         store_root_password(data, root.password)
     return layout, root, CleanStop.take(layout, files), lock_fd
+
+
+def _shorten_metadata(layout: DataLayout, files: Files) -> None:
+    try:
+        shortened = shorten_log(layout.state_log, layout.state_snapshot, files)
+    except OSError as error:
+        LOG.warning("%s stays as long as it is: %s", layout.state_log, error)
+        return
+    if shortened is not None:
+        LOG.info(
+            "%s lost %d bytes, its entries up to %d are in the snapshots",
+            layout.state_log,
+            shortened.size_bytes,
+            shortened.last_index,
+        )
 
 
 async def _supervise(
@@ -198,7 +215,7 @@ class Supervisor:
         clean: CleanStop | None,
         lock_fd: int,
     ) -> None:
-        self._broker_start = BrokerStart(time.time_ns() // 1000, time.monotonic_ns())
+        self._broker_start = broker_start()
         self._config = config
         self._lock_fd = lock_fd
         self._options = options

@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from borzoi.protocol.errors import BrokerError
-from borzoi.shards.clock import SteadyClock
+from borzoi.shards.clock import BrokerClock
 from borzoi.shards.metadata.commands import DeleteExpiredTokens
 from borzoi.shards.metadata.state import ROOT_USER_ID, State
 from borzoi.shards.metadata_service import MetadataService
@@ -25,7 +25,7 @@ class TokenCleaner:
         self,
         loop: asyncio.AbstractEventLoop,
         metadata: MetadataService,
-        clock: SteadyClock,
+        clock: BrokerClock,
         tasks: Tasks,
         interval_s: float,
     ) -> None:

@@ -30,16 +30,19 @@ from borzoi.router.arena import Arena, PeerArena
 from borzoi.router.board import METADATA_SLOT, Board
 from borzoi.router.control import ControlLayout, OwnControl, SharedControl
 from borzoi.router.fds import BadMessage, ChannelClosed, FdChannel
+from borzoi.router.placement import shard_of
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.router.wake import Wake
 from borzoi.shards.caches import Caches
 from borzoi.shards.cannot_boot import CannotBoot
+from borzoi.shards.cleaner import Cleaner
 from borzoi.shards.clients import Clients, Connected
-from borzoi.shards.clock import SteadyClock
+from borzoi.shards.clock import BrokerClock
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
+from borzoi.shards.deleting import Deleting
 from borzoi.shards.describe import Describer
 from borzoi.shards.descriptors import GROUP_KINDS, Done, Request, RequestKind
 from borzoi.shards.durability import Durability
@@ -71,6 +74,7 @@ from borzoi.shards.peers import DeathRule, Peers
 from borzoi.shards.polls import Polls
 from borzoi.shards.readers import Readers
 from borzoi.shards.recovering import MetadataIsBehind, recover_partitions
+from borzoi.shards.repairing import Repairing
 from borzoi.shards.root_account import forget_root_password
 from borzoi.shards.sends import Sends
 from borzoi.shards.services import Services
@@ -89,6 +93,7 @@ from borzoi.shards.worker_spec import (
 )
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.files import Files
+from borzoi.storage.index_windows import IndexCaching, load_indexes
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings
 from borzoi.storage.mapped import WindowCache
@@ -98,6 +103,7 @@ LOG: Final = logging.getLogger(__name__)
 
 APPEND: Final = int(RequestKind.APPEND)
 TICK_S: Final = 1.0
+LET_GO_INTERVAL_S: Final = 2.0
 DISK_THREADS: Final = 4
 WINDOWS_MAX: Final = 32
 IDLE_POOL_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -126,7 +132,7 @@ class Worker:
 
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
         self._hashing = Hashing(ThreadPoolExecutor(1, "hashing"), config.limits.logins_waiting_max)
-        self._clock = SteadyClock()
+        self._clock = BrokerClock(spec.broker_start)
         self._snapshotting = ThreadPoolExecutor(1, "snapshot")
         self._measuring = ThreadPoolExecutor(1, "measuring")
         self._tasks = Tasks(on_broken)
@@ -169,6 +175,7 @@ class Worker:
                 )
 
         # Storage.
+        self._index_caching = IndexCaching(system.segment.cache_indexes)
         self._settings = LogSettings(system.segment.size)
         self._open_files = OpenFiles(self._files, open_files_bound())
         self._readers = Readers(
@@ -177,6 +184,7 @@ class Worker:
             WindowCache(WINDOWS_MAX),
             self._files,
             system.partition.validate_checksum,
+            self._index_caching,
         )
         self._commit = GroupCommit(
             loop,
@@ -199,6 +207,10 @@ class Worker:
             consumers_max=config.limits.consumers_per_partition_max,
             response_size_max=config.limits.response_size_max,
         )
+        self._deleting = Deleting(
+            loop, self._disk, self._files, self._layout.trash, self._partitions, self._commit
+        )
+        self._repairing = Repairing(loop, self._disk, self._partitions, self._commit)
         channel = socket.socket(fileno=spec.channel_fd)
         self._channel = FdChannel(loop, channel, self._take_message, self._supervisor_gone)
 
@@ -218,6 +230,10 @@ class Worker:
             LOG.warning("%s", copy.snapshot_problem)
         self._wire(copy, writer)
         self._recover()
+        self._load_indexes()
+        self._deleting.remove_leftovers(
+            lambda namespace: shard_of(namespace, self._spec.shard_count) == self._spec.shard
+        )
         self._control.beat(time.monotonic_ns())
         self._peers.start()
         if self._writing is not None:
@@ -240,6 +256,7 @@ class Worker:
                 self._check_port(address)
         await self._listen(address)
         self._loop.call_later(TICK_S, self._tick)
+        self._loop.call_later(LET_GO_INTERVAL_S, self._let_go_of_deleted)
         if self._config.heartbeat.enabled:
             interval_s = seconds(self._config.heartbeat.interval)
             Heartbeats(self._loop, self._clients, interval_s, self._client_evicted).start()
@@ -251,6 +268,8 @@ class Worker:
             TokenCleaner(
                 self._loop, self._metadata, self._clock, self._tasks, seconds(cleaner.interval)
             ).start()
+        if self._config.data_maintenance.messages.cleaner_enabled:
+            self._cleaner.start()
         await self._stop_ordered.wait()
         await self._stop()
 
@@ -292,8 +311,16 @@ class Worker:
             self._metadata.proposer = RemoteProposer(self._peers, self._pool)
         spec = self._spec
         self._owners = Owners(
-            spec.shard, spec.shard_count, self._partitions, self._peers, self._metadata
+            spec.shard,
+            spec.shard_count,
+            self._partitions,
+            self._deleting,
+            self._repairing,
+            self._peers,
+            self._pool,
+            self._metadata,
         )
+        self._readers.ask_owner = self._owners.check_index
         local = LocalMembers(self._metadata, lambda client_id: self._clients.knows(client_id))
         self._clients = Clients(self._peers, self._pool, local.groups_of)
         self._groups = self._wire_groups(local)
@@ -306,6 +333,18 @@ class Worker:
         )
         self._caches = Caches(self._readers, self._peers, self._pool)
         describer = Describer(self._readers)
+        self._cleaner = Cleaner(
+            self._loop,
+            self._tasks,
+            self._metadata,
+            self._partitions,
+            self._deleting,
+            self._owners,
+            describer,
+            self._clock.now_us,
+            interval_s=seconds(config.data_maintenance.messages.interval),
+            unread_until_full=config.system.segment.protect_unread == "until_full",
+        )
         self._cluster = Cluster(config, spec.follower)
         self._services = Services(
             clients=self._clients,
@@ -337,7 +376,7 @@ class Worker:
                 describer,
                 self._clients,
                 self._caches,
-                spec.broker_start,
+                self._clock,
                 spec.supervisor_pid,
                 UsageMeter(spec.supervisor_pid, Path(self._layout.root)),
                 self._measuring,
@@ -410,6 +449,21 @@ class Worker:
             time.monotonic() - began,
             recovery.removed,
         )
+
+    def _load_indexes(self) -> None:
+        """With `cache_indexes = all`: bring the indexes of our partitions into memory, aside."""
+        directories = [partition.log.directory for partition in self._partitions]
+
+        def load() -> None:
+            try:
+                size = load_indexes(directories, self._files)
+            except OSError as error:
+                LOG.warning("not all indexes are in memory: %s", error)
+            else:
+                LOG.info("%d bytes of indexes are in memory", size)
+
+        if self._index_caching is IndexCaching.ALL:
+            self._disk.submit(load)
 
     def _check_port(self, address: str) -> None:
         """The shards share their port, and would share it with another broker without a word."""
@@ -552,6 +606,10 @@ class Worker:
             time.monotonic() - session.last_heartbeat,
         )
         self._groups.client_gone(session.client_id)
+
+    def _let_go_of_deleted(self) -> None:
+        self._readers.let_go_of_deleted()
+        self._loop.call_later(LET_GO_INTERVAL_S, self._let_go_of_deleted)
 
     def _save(self) -> None:
         if self._config.message_saver.enforce_fsync:

@@ -35,10 +35,10 @@ class Root(msgspec.Struct, frozen=True):
 
 
 class BrokerStart(msgspec.Struct, frozen=True):
-    """When the supervisor began: by the calendar, and by the clock that is never put back."""
+    """When the supervisor began: by the calendar, and by the clock that is never set."""
 
     wall_us: int
-    monotonic_ns: int
+    boot_ns: int
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,6 +72,11 @@ class HotRange:
         self._address = segment.log.address(log_window)
         self._warm_uses = bytearray(-(-self._log.nbytes // CHUNK_SIZE))
 
+    @property
+    def segment(self) -> int:
+        """The first offset of the segment it lies in."""
+        return self._segment
+
     def locate(
         self, published: Published, offset: int, count: int, bytes_max: int
     ) -> tuple[int, int, int] | None:

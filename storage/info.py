@@ -1,7 +1,11 @@
 """info.json: which program wrote this data directory, and in which format.
 
 The format number goes up when an older broker could no longer read the files rightly. A number
-we do not know stops the boot: guessing could destroy what a newer broker wrote.
+we do not know stops the boot: guessing could destroy what a newer broker wrote. All numbers up to
+ours can be read, for ever.
+
+    1   the first
+    2   the metadata log may begin behind a snapshot
 """
 
 import json
@@ -11,7 +15,7 @@ from typing import Final
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 INFO_SIZE_MAX: Final = 64 * 1024
 
 
@@ -23,12 +27,14 @@ class UnknownDataFormat(Exception):
 class Info:
     version: str  # of the broker that last started here
     format: int = FORMAT
+    created_by: str = ""  # the version that made the directory, empty if nobody noted it
 
 
-def write_info(layout: DataLayout, files: Files, version: str) -> None:
+def write_info(layout: DataLayout, files: Files, version: str, before: Info | None) -> None:
     """Note the version that uses the directory from now on. Durable when it returns."""
-    text = json.dumps({"version": version, "format": FORMAT}, indent=2) + "\n"
-    files.write_atomically(layout.info_file, text.encode())
+    created_by = version if before is None else before.created_by
+    fields = {"version": version, "format": FORMAT, "created_by": created_by}
+    files.write_atomically(layout.info_file, (json.dumps(fields, indent=2) + "\n").encode())
 
 
 def read_info(layout: DataLayout, files: Files) -> Info | None:
@@ -38,8 +44,9 @@ def read_info(layout: DataLayout, files: Files) -> Info | None:
         return None
     try:
         fields = json.loads(data)
-        info = Info(str(fields["version"]), fields["format"])
-    except (ValueError, KeyError, TypeError) as error:
+        created_by = str(fields.get("created_by", ""))
+        info = Info(str(fields["version"]), fields["format"], created_by)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnknownDataFormat(f"{layout.info_file} cannot be understood: {error}") from error
     if type(info.format) is not int or info.format < 1:
         raise UnknownDataFormat(f"{layout.info_file} has no valid format number: {info.format!r}")

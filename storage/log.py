@@ -23,18 +23,20 @@ from typing import NamedTuple
 from borzoi.protocol.errors import (
     CannotCreateSegmentLogFile,
     CannotDeleteFile,
+    CannotReadMessage,
+    CannotSaveIndexToSegment,
     CannotSaveMessagesToSegment,
     CannotSyncFile,
     SegmentNotFound,
 )
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.files import Files
-from borzoi.storage.layout import index_path
+from borzoi.storage.layout import index_path, log_path
 from borzoi.storage.log_directory import LogDirectory
 from borzoi.storage.log_sync import LogSync, SyncPlan
 from borzoi.storage.open_files import OUT_OF_FILES, OpenFiles
 from borzoi.storage.published import Published
-from borzoi.storage.recovery import Recovered, recover, repair_index
+from borzoi.storage.recovery import CheckedIndex, Recovered, check_index, recover
 from borzoi.storage.segment import SealedSegment
 from borzoi.storage.staging import StagedGroup
 
@@ -45,6 +47,13 @@ class LogSettings(NamedTuple):
     """What the config says about logs."""
 
     segment_size_max: int
+
+
+class Retired(NamedTuple):
+    """Where the files of deleted segments lie now, and why not all of them are there."""
+
+    paths: list[str]
+    error: CannotDeleteFile | None
 
 
 class PartitionLog:
@@ -108,7 +117,15 @@ class PartitionLog:
     ) -> "PartitionLog":
         """The log that lies in the directory. The caller has compared its birth (read_birth)."""
         recovery = recover(directory, birth, files, clean, board)
-        return cls(directory, birth, settings, files, open_files, recovery, random_bytes)
+        log = cls(directory, birth, settings, files, open_files, recovery, random_bytes)
+        if recovery.end.next_offset and not recovery.has_active_files:
+            # Messages are lost. The name of the next segment tells a later start that their
+            # offsets were given out, when the board and the clean stop that knew it are gone.
+            try:
+                log.make_files()
+            except CannotCreateSegmentLogFile as error:
+                recovery.report.append(f"the next segment has no file yet: {error}")
+        return log
 
     # What there is.
 
@@ -330,42 +347,92 @@ class PartitionLog:
 
     # Deleting.
 
-    def delete_oldest(self, count: int) -> int:
-        """Remove up to `count` sealed segments from the front; return how many are gone.
+    def without_oldest(self, published: Published, count: int) -> Published:
+        """What there is up to the end of `published` once the `count` oldest segments are gone.
 
-        Readers that have them mapped are not disturbed. Publish `written` before or after.
+        With 0: what there is now, which is less than it says if segments were deleted since.
         """
-        deleted = 0
-        while deleted < count and self._sealed:
-            oldest = self._sealed[0]
-            try:
-                self._place.unlink_segment(oldest.first_offset)
-            except OSError as error:
-                raise CannotDeleteFile(f"{self.directory}: {error}") from error
-            del self._sealed[0]
-            self._sealed_size -= oldest.size_bytes
-            if oldest.first_offset in self._sync.unsynced:
-                self._sync.unsynced.remove(oldest.first_offset)
-            deleted += 1
-        return deleted
+        if count == 0 and published.first_offset == self.first_offset:
+            return published
+        left = [one for one in self._sealed[count:] if one.first_offset < published.active_segment]
+        return published._replace(
+            first_offset=left[0].first_offset if left else published.active_segment,
+            size_bytes=sum(one.size_bytes for one in left) + published.end_position,
+            segment_count=len(left) + 1,
+        )
 
-    def repair_index(self, first_offset: int) -> list[str]:
-        """Check a sealed segment's index against its log and replace it if it is wrong.
+    def deletable(self, published: Published) -> tuple[SealedSegment, ...]:
+        """The segments that may be deleted, oldest first: seen by readers, and synced.
+
+        Synced, because then the names of those behind them are, too: what is deleted last must
+        not be what a power cut brings back alone.
+        """
+        first_unsynced = min(self._sync.unsynced, default=self._end.segment)
+        end = min(first_unsynced, published.active_segment)
+        return tuple(one for one in self._sealed if one.first_offset < end)
+
+    def retire_oldest(self, count: int, trash_dir: str, name: str) -> Retired:
+        """Move the `count` oldest segments, which are deletable, to the trash. Not durable.
+
+        Two renames each, so it waits for nothing; whoever unlinks the files will. Publish
+        `without_oldest` before: readers that look for the files in vain then know why.
+        """
+        moved: list[str] = []
+        try:
+            if not self._has_active_files:
+                # Its name is what tells a later start how far the offsets have got.
+                self.make_files()
+            self._place.files.makedirs(trash_dir)
+            for _ in range(count):
+                oldest = self._sealed[0]
+                log = log_path(self.directory, oldest.first_offset)
+                index = index_path(self.directory, oldest.first_offset)
+                self._place.let_go(oldest.first_offset)
+                # The log goes first: an index alone is known to be a leftover.
+                moved += self._place.retire_file(log, trash_dir, name)
+                del self._sealed[0]
+                self._sealed_size -= oldest.size_bytes
+                moved += self._place.retire_file(index, trash_dir, name)
+        except (OSError, CannotCreateSegmentLogFile) as error:
+            return Retired(moved, CannotDeleteFile(f"{self.directory}: {error}"))
+        return Retired(moved, None)
+
+    # Indexes.
+
+    def check_index(self, first_offset: int) -> CheckedIndex:
+        """What the index of a sealed segment should be; for a thread, it reads all of the segment.
 
         For readers that met a message that does not verify: it may be the index that is wrong.
-        Reads the whole segment. The active segment has to be sealed first: roll().
+        The active segment has to be sealed first: roll().
         """
-        first_offsets = [segment.first_offset for segment in self._sealed]
+        first_offsets = [segment.first_offset for segment in self.sealed]
         if first_offset not in first_offsets:
             raise SegmentNotFound(f"{self.directory} has no sealed segment {first_offset}")
         following = [*first_offsets, self._end.segment][first_offsets.index(first_offset) + 1]
-        self._place.open.forget(index_path(self.directory, first_offset))
         try:
-            return repair_index(
+            return check_index(
                 self.directory, first_offset, following - first_offset, self._place.files
             )
         except OSError as error:
-            raise CannotSaveMessagesToSegment(f"{self.directory}: {error}") from error
+            raise CannotReadMessage(f"{self.directory}: {error}") from error
+
+    def replace_index(self, first_offset: int, entries: bytearray) -> bool:
+        """Put an index in the place of a wrong one; False if its segment is gone meanwhile.
+
+        Beside it and then renamed: readers have the old one mapped. Not durable: it can be made
+        again. Publish `written` afterwards, it makes readers map anew and verify what they read.
+        """
+        segment = next((one for one in self._sealed if one.first_offset == first_offset), None)
+        if segment is None:
+            return False
+        path = index_path(self.directory, first_offset)
+        self._place.let_go(first_offset)
+        try:
+            self._place.files.replace(path, entries, durable=False)
+        except OSError as error:
+            raise CannotSaveIndexToSegment(f"{path}: {error}") from error
+        self._trusted_from = max(self._trusted_from, segment.end_offset)
+        return True
 
     def close(self) -> None:
         """Let go of the files. Writes and syncs nothing, and nothing can be written any more."""

@@ -103,6 +103,19 @@ class LogDirectory:
         for path in (log_path(self.path, segment), index_path(self.path, segment)):
             self.files.unlink_if_there(path)
 
+    def retire_file(self, path: str, trash_dir: str, name: str) -> list[str]:
+        """Move a file of a segment into another directory; its path there, unless it was gone.
+
+        A rename is quick where unlinking a gigabyte is not, and a thread that unlinks there can
+        not hit a file of the same name that a new life of the partition has made here meanwhile.
+        """
+        target = os.path.join(trash_dir, f"{name}-{os.path.basename(path)}")
+        try:
+            self.files.rename(path, target)
+        except FileNotFoundError:
+            return []
+        return [target]
+
     def close(self) -> None:
         """No file is open any more, and none will be."""
         self._let_kept_go()

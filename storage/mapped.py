@@ -91,6 +91,11 @@ class WindowCache:
             self._windows.popitem(last=False)
         return window.view
 
+    def drop(self, file: FileIdentity) -> None:
+        """Forget all windows of a file."""
+        for key in [key for key in self._windows if key[0] == file]:
+            del self._windows[key]
+
     def clear(self) -> None:
         self._windows.clear()
 

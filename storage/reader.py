@@ -12,6 +12,7 @@ returned.
 One thread of control uses a reader.
 """
 
+import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
@@ -21,7 +22,13 @@ from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum
 from borzoi.storage.birth import BirthDamaged, read_birth
 from borzoi.storage.files import Files
 from borzoi.storage.hot_range import HotRange
-from borzoi.storage.layout import LOG_SUFFIX, segment_first_offsets
+from borzoi.storage.index_windows import IndexCaching, IndexWindows
+from borzoi.storage.layout import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    is_segment_name,
+    segment_first_offsets,
+)
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.published import Published
 from borzoi.storage.segment_view import (
@@ -38,6 +45,14 @@ T = TypeVar("T")
 
 # What was written lately is in memory: asking the kernel about it is not worth a call.
 RECENT_SIZE: Final = 64 * 1024 * 1024
+
+
+# The owner may delete segments between two looks at the directory, but not all the time.
+TRIES_MAX: Final = 4
+
+
+ACCEPTED_MAX: Final = 1024
+"""Of so many segments a reader remembers that their owner has looked at their indexes."""
 
 
 class Cold(Exception):
@@ -67,12 +82,18 @@ class PartitionReader:
         files: Files,
         *,
         validate_checksum: bool = False,
+        newest: Callable[[], Published] | None = None,
+        index_windows: IndexWindows | None = None,
     ) -> None:
+        """`newest` tells what the owner has published by now."""
         self._directory = directory
+        self._newest = newest
         self._files = files
-        self._access = ReadOnlyFiles(files, windows)
+        self._index_windows = index_windows or IndexWindows(IndexCaching.OPEN_SEGMENT, windows)
+        self._access = ReadOnlyFiles(files, windows, self._index_windows)
         self._validate_checksum = validate_checksum
         self._known: Published | None = None
+        self._listed_birth = 0
         self._segments: list[SegmentView] = []
         self._verified = VerifiedOffsets()
         self._may_wait = True
@@ -81,6 +102,9 @@ class PartitionReader:
         """Reads that have returned something."""
         self.cold_count = 0
         """Of these, those that had to wait until somebody fetched their bytes; he counts."""
+        # The segment whose index may be to blame for the error raised last: its owner can tell.
+        self.doubted: int | None = None
+        self._accepted: set[int] = set()
 
     def read(
         self,
@@ -106,7 +130,7 @@ class PartitionReader:
             return Slices([view], found, first_offset, view.nbytes)
         self._may_wait = may_wait
         slices = self._attempt(
-            published, lambda: self._read(published, first_offset, count, bytes_max), nothing
+            published, lambda now: self._read(now, first_offset, count, bytes_max), nothing
         )
         self.reads_count += 1
         return slices
@@ -117,27 +141,38 @@ class PartitionReader:
             return published.next_offset
         return self._attempt(
             published,
-            lambda: self._find_timestamp(published, timestamp),
+            lambda now: self._find_timestamp(now, timestamp),
             published.next_offset,
         )
 
-    def _attempt(self, published: Published, read: Callable[[], T], if_purged: T) -> T:
-        """Read; if the files have changed, look at the directory afresh and read once more."""
+    def _attempt(self, published: Published, read: Callable[[Published], T], if_purged: T) -> T:
+        """Read; if the files have changed, look at the directory afresh and read once more.
+
+        Segments are deleted after the board has said so: what is missing then is not wanted.
+        """
+        self.doubted = None
         try:
-            found = read()
-            self._confirm_birth(published)
-            return found
-        except (Stale, FileNotFoundError):
-            self._known = None
-        try:
-            found = read()
-            self._confirm_birth(published)
-            return found
-        except (Stale, FileNotFoundError) as error:
-            self._known = None
-            if self._birth() != published.birth:
-                return if_purged
-            raise CannotReadMessage(f"{self._directory}: {error}") from error
+            return self._try(published, read, if_purged)
+        finally:
+            self._index_windows.end_read()
+
+    def _try(self, published: Published, read: Callable[[Published], T], if_purged: T) -> T:
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                found = read(published)
+                self._confirm_birth(published)
+                return found
+            except (Stale, FileNotFoundError) as error:
+                self._known = None
+                if tries_left == 0:
+                    if self._birth() != published.birth:
+                        break
+                    self.doubted = _doubted_by(error)
+                    raise CannotReadMessage(f"{self._directory}: {error}") from error
+            newest = self._newest() if self._newest is not None else published
+            if newest.birth == published.birth:
+                published = newest
+        return if_purged
 
     def _confirm_birth(self, published: Published) -> None:
         if self._access.found_unconfirmed:
@@ -172,6 +207,34 @@ class PartitionReader:
         self.reads_count += 1
         return found, hot.view(start, end)
 
+    def let_go_of_deleted(self) -> None:
+        """Unmap segments that the owner has deleted: until then their files take disk space."""
+        if self._newest is None or not self._segments:
+            return
+        newest = self._newest()
+        if newest.birth == self._listed_birth:
+            self._let_go_below(newest.first_offset)
+
+    def let_go(self) -> None:
+        """Unmap everything; the next read starts afresh."""
+        self._let_go_below(1 << 64)
+
+    def _let_go_below(self, first_offset: int) -> None:
+        self._keep_only([view for view in self._segments if view.first_offset >= first_offset])
+        if not self._segments:
+            self._known = None
+
+    def _keep_only(self, segments: list[SegmentView]) -> None:
+        """Know these segments from now on, and have no other ones mapped."""
+        kept = set(map(id, segments))
+        for view in self._segments:
+            if id(view) not in kept:
+                view.let_go()
+        self._segments = segments
+        hot = self._hot
+        if hot is not None and all(view.first_offset != hot.segment for view in segments):
+            self._hot = None
+
     # Which segments there are.
 
     def _refresh(self, published: Published) -> list[SegmentView]:
@@ -200,14 +263,19 @@ class PartitionReader:
         )
         if not same_life:
             self._verified.clear()
+            # It looks into the index as it was.
+            self._hot = None
         before = {view.first_offset: view for view in self._segments} if same_life else {}
         names = self._files.listdir(self._directory)
-        self._segments = [
-            before.get(segment) or SegmentView(self._directory, segment, self._access)
-            for segment in segment_first_offsets(names, LOG_SUFFIX)
-            # The owner may be ahead of what was published when we looked.
-            if published.first_offset <= segment <= published.active_segment
-        ]
+        self._listed_birth = published.birth
+        self._keep_only(
+            [
+                before.get(segment) or SegmentView(self._directory, segment, self._access)
+                for segment in segment_first_offsets(names, LOG_SUFFIX)
+                # The owner may be ahead of what was published when we looked.
+                if published.first_offset <= segment <= published.active_segment
+            ]
+        )
         if not self._segments:
             raise Stale(f"{self._directory} has no segments")
         following = published.active_segment
@@ -229,6 +297,7 @@ class PartitionReader:
         first_offset = max(wanted, segments[0].first_offset)
         number = bisect_right(segments, first_offset, key=lambda view: view.first_offset) - 1
         while first_offset >= segments[number].end_offset:
+            self._doubt_if_short(segments[number], first_offset)
             # Recovery found no more messages here: go on where there are some again.
             number += 1
             if number == len(segments):
@@ -246,7 +315,11 @@ class PartitionReader:
             size += run.size
             count -= run.message_count
             if count == 0 or offset < segment.end_offset or size >= bytes_max:
-                if len(views) == 1 and first_offset >= segment.first_offset:
+                if (
+                    len(views) == 1
+                    and first_offset >= segment.first_offset
+                    and self._index_windows.may_be_held
+                ):
                     within = first_offset - segment.first_offset
                     self._hot = HotRange(segment, within, segment.start_of(within), published)
                 break
@@ -306,10 +379,12 @@ class PartitionReader:
         found = scan_log(whole, first, segment_first_offset=segment.first_offset, position=start)
         if found.message_count == 0:
             return self._damaged(segment, first, published, is_first)
-        # Sound messages between wrong entries of the index are served, but not remembered:
-        # the next read may begin inside, where the index leads astray.
         if segment.ends(number, found.message_count) == ends_in(found.index_entries):
             self._verified.add(first, first + found.message_count)
+        elif segment.first_offset not in self._accepted:
+            return self._damaged(segment, first, published, is_first)
+        # If the owner cannot help, sound messages between wrong entries of the index are served,
+        # but not remembered: the next read may begin inside, where the index leads astray.
         if (found.message_count, found.valid_size) == (run.message_count, run.size):
             return run
         views = segment.log.views(start, start + found.valid_size)
@@ -322,6 +397,7 @@ class PartitionReader:
         if segment.index.was_replaced():
             raise Stale(f"{segment.index.path} was repaired")
         if is_first:
+            self.doubted = segment.first_offset
             raise InvalidMessageChecksum(f"{segment.log.path}: offset {offset} is damaged")
         return Slices([], 0, offset, 0)
 
@@ -332,10 +408,54 @@ class PartitionReader:
         number = bisect_left(
             segments, timestamp, key=lambda view: view.timestamp_of(view.message_count - 1)
         )
+        before = segments[number - 1] if number else None
         if number == len(segments):
+            if before is not None:
+                self._check_time(before, before.message_count - 1, published)
             return published.next_offset
         segment = segments[number]
-        return segment.first_offset + segment.first_at_or_after(timestamp)
+        found = segment.first_at_or_after(timestamp)
+        # Whatever else a damaged index says: if these two are right, so is the answer.
+        self._check_time(segment, found, published)
+        if found:
+            self._check_time(segment, found - 1, published)
+        elif before is not None:
+            self._check_time(before, before.message_count - 1, published)
+        return segment.first_offset + found
+
+    def _check_time(self, segment: SegmentView, number: int, published: Published) -> None:
+        offset = segment.first_offset + number
+        # What was verified when it was read was not compared with the times in the index.
+        if offset >= published.trusted_from or segment.has_time(number):
+            return
+        if segment.index.was_replaced():
+            raise Stale(f"{segment.index.path} was repaired")
+        if segment.first_offset not in self._accepted:
+            self.doubted = segment.first_offset
+            raise InvalidMessageChecksum(f"{segment.index.path}: wrong time at offset {offset}")
+
+    # Doubts.
+
+    def accept(self, segment: int) -> None:
+        """The owner has looked at the index of a segment: as it is now, it is."""
+        if len(self._accepted) >= ACCEPTED_MAX:
+            self._accepted.clear()
+        self._accepted.add(segment)
+        self._let_go_below(1 << 64)
+        self.doubted = None
+
+    def _doubt_if_short(self, segment: SegmentView, offset: int) -> None:
+        if segment.lacks(offset) and segment.first_offset not in self._accepted:
+            self.doubted = segment.first_offset
+            raise CannotReadMessage(f"{segment.index.path} has no entry for offset {offset}")
+
+
+def _doubted_by(error: Stale | FileNotFoundError) -> int | None:
+    """The segment whose index is missing or too short, if that is what is wrong."""
+    if isinstance(error, Stale):
+        return error.segment
+    stem, suffix = os.path.splitext(os.path.basename(error.filename or ""))
+    return int(stem) if suffix == INDEX_SUFFIX and is_segment_name(stem) else None
 
 
 def _is_recent(segment: SegmentView, start: int, published: Published) -> bool:

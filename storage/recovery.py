@@ -13,11 +13,12 @@ messages are missing, the log goes on in a new segment behind the last offset kn
 """
 
 import os
+import struct
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
-from borzoi.protocol.batch import INDEX_ENTRY_SIZE
+from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE, first_bad_message
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.files import TEMPORARY_SUFFIX, Files
 from borzoi.storage.layout import (
@@ -34,6 +35,7 @@ from borzoi.storage.scan import LogFile, Rebuilt, rebuild_index, scan_file
 from borzoi.storage.segment import IndexEntry, LogEnd, SealedSegment
 
 EMPTY: Final = LogEnd(0, 0, 0, 0, 0)
+TIMESTAMP: Final = struct.Struct("<32xQ")  # in the header of a message
 
 
 @dataclass(slots=True)
@@ -79,6 +81,8 @@ def recover(
         board = None
     _remove_leftovers(directory, names, files, recovered)
     segments = segment_first_offsets(names, LOG_SUFFIX)
+    if board is not None:
+        segments = _finish_deletion(directory, segments, board.first_offset, files)
     for segment, following in pairwise(segments):
         sealed = _judge_sealed(directory, segment, following, files, recovered)
         recovered.sealed.append(sealed)
@@ -113,6 +117,18 @@ def _remove_leftovers(directory: str, names: list[str], files: Files, recovered:
         if segment not in logs:
             files.unlink_if_there(index_path(directory, segment))
             recovered.report.append(f"{segment_name(segment)}: removed an index without a log")
+
+
+def _finish_deletion(
+    directory: str, segments: list[int], first_offset: int, files: Files
+) -> list[int]:
+    """Remove what readers were told is gone; the owner died before it had done so."""
+    gone = [segment for segment, following in pairwise(segments) if following <= first_offset]
+    for segment in gone:
+        # The log goes first: an index alone is known to be a leftover.
+        files.unlink_if_there(log_path(directory, segment))
+        files.unlink_if_there(index_path(directory, segment))
+    return segments[len(gone) :]
 
 
 def _judge_sealed(
@@ -159,11 +175,32 @@ def _from_index_ends(
         first = IndexEntry.at(files.pread(fd, INDEX_ENTRY_SIZE, 0), 0)
         last_at = (expected - 1) * INDEX_ENTRY_SIZE
         last = IndexEntry.at(files.pread(fd, INDEX_ENTRY_SIZE, last_at), 0)
+        start = 0
+        if expected > 1:
+            before = files.pread(fd, INDEX_ENTRY_SIZE, last_at - INDEX_ENTRY_SIZE)
+            start = IndexEntry.at(before, 0).position
     finally:
         files.close(fd)
     if last.position != log.size or last.relative_offset != expected - 1:
         return None
+    if not _has_time(log, start, last):
+        return None
     return SealedSegment(log.segment, expected, log.size, first.timestamp, last.timestamp)
+
+
+def _has_time(log: LogFile, start: int, entry: IndexEntry) -> bool:
+    """Whether the message that begins at `start` has the time that its index entry says.
+
+    By the last entry of a segment its messages expire and the next ones get their times. Where
+    the two differ, the message decides, if it is sound.
+    """
+    if start >= entry.position:
+        return False
+    header = log.read(start, MESSAGE_HEADER_SIZE)
+    if len(header) == MESSAGE_HEADER_SIZE and TIMESTAMP.unpack_from(header)[0] == entry.timestamp:
+        return True
+    message = log.read(start, entry.position - start)
+    return first_bad_message(message, 1, log.segment + entry.relative_offset) is not None
 
 
 class _ActiveRecovery:
@@ -297,22 +334,25 @@ def is_sound_index(entries: bytes | bytearray, message_count: int, end_position:
     )
 
 
-def repair_index(directory: str, segment: int, message_count_max: int, files: Files) -> list[str]:
-    """Compare the index of a sealed segment with its log, replace it if it is wrong.
+class CheckedIndex(NamedTuple):
+    """What the index of a segment should be, None if it is just that; and what was found."""
 
-    For a thread: reads the whole segment. Returns what was found, nothing if all is well.
-    """
+    entries: bytearray | None
+    report: list[str]
+
+
+def check_index(directory: str, segment: int, message_count_max: int, files: Files) -> CheckedIndex:
+    """Compare the index of a sealed segment with its log. For a thread: reads all of it."""
     fd = files.open(log_path(directory, segment), os.O_RDONLY)
     try:
         log = LogFile(files, fd, segment, files.size(fd))
         rebuilt = rebuild_index(log, message_count_max, 0, fill=False)
     finally:
         files.close(fd)
-    report: list[str] = []
-    if files.read_whole(index_path(directory, segment)) != bytes(rebuilt.entries):
-        _replace_index(directory, segment, rebuilt.entries, files)
-        report.append(f"{segment_name(segment)}: index written anew")
-    return report + [_lost_text(segment, first, end) for first, end in rebuilt.lost]
+    lost = [_lost_text(segment, first, end) for first, end in rebuilt.lost]
+    if files.read_whole(index_path(directory, segment)) == bytes(rebuilt.entries):
+        return CheckedIndex(None, lost)
+    return CheckedIndex(rebuilt.entries, [f"{segment_name(segment)}: index written anew", *lost])
 
 
 def _go_on_behind_missing(

@@ -10,17 +10,26 @@ import struct
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
-from borzoi.protocol.batch import INDEX_ENTRY_SIZE, first_at_or_after
+from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE, first_at_or_after
 from borzoi.storage.files import FileIdentity, Files
+from borzoi.storage.index_windows import IndexWindows
 from borzoi.storage.layout import index_path, log_path
 from borzoi.storage.mapped import WindowCache
 
 POSITION: Final = struct.Struct("<4xI8x")
 TIMESTAMP: Final = struct.Struct("<8xQ")
+HEADER_TIMESTAMP: Final = struct.Struct("<32xQ")  # in a message of the log
 
 
 class Stale(Exception):
-    """The files are not the ones the reader knew, or not what was published."""
+    """The files are not the ones the reader knew, or not what was published.
+
+    `segment`: whose index may be to blame if looking again does not help.
+    """
+
+    def __init__(self, text: str, segment: int | None = None) -> None:
+        super().__init__(text)
+        self.segment = segment
 
 
 class ColdRange(NamedTuple):
@@ -34,9 +43,10 @@ class ColdRange(NamedTuple):
 class ReadOnlyFiles:
     """How segment views reach the disk. Notes when a name was followed to a file."""
 
-    def __init__(self, files: Files, windows: WindowCache) -> None:
+    def __init__(self, files: Files, windows: WindowCache, index_windows: IndexWindows) -> None:
         self.files = files
         self.windows = windows
+        self.index_windows = index_windows
         # The reader clears it when it knows that the files found belong to the right birth.
         self.found_unconfirmed = False
 
@@ -44,9 +54,10 @@ class ReadOnlyFiles:
 class MappedFile:
     """One file by name: which inode it is, and how long it was when last looked at."""
 
-    def __init__(self, path: str, access: ReadOnlyFiles) -> None:
+    def __init__(self, path: str, access: ReadOnlyFiles, windows: WindowCache) -> None:
         self.path = path
         self._access = access
+        self._windows = windows
         self._identity: FileIdentity | None = None
         self._size_seen = 0
 
@@ -67,12 +78,12 @@ class MappedFile:
 
     def window(self, number: int) -> memoryview:
         assert self._identity is not None, "the size comes first"
-        view = self._access.windows.get(self._identity, number)
+        view = self._windows.get(self._identity, number)
         return self._map(self._identity, number) if view is None else view
 
     def views(self, start: int, end: int) -> list[memoryview]:
         """The bytes from start to end, one view for each window they touch."""
-        window_size = self._access.windows.window_size
+        window_size = self._windows.window_size
         found = []
         while start < end:
             number, within = divmod(start, window_size)
@@ -81,21 +92,32 @@ class MappedFile:
             start += step
         return found
 
+    def let_go(self) -> None:
+        """Unmap the file, as soon as nobody holds a slice of it."""
+        if self._identity is not None:
+            self._windows.drop(self._identity)
+
+    def keep_in(self, windows: WindowCache) -> None:
+        """From now on the windows of this file belong to another cache."""
+        if windows is not self._windows:
+            self.let_go()
+            self._windows = windows
+
     def address(self, number: int) -> int:
         """Where a window that was just asked for is mapped."""
         assert self._identity is not None, "the size comes first"
-        return self._access.windows.address(self._identity, number)
+        return self._windows.address(self._identity, number)
 
     def cold_range(self, start: int, end: int) -> "ColdRange | None":
         """The bytes themselves, if reading them through the map would wait for the disk."""
         assert self._identity is not None, "the size comes first"
-        window_size = self._access.windows.window_size
+        window_size = self._windows.window_size
         at = start
         while at < end:
             number, within = divmod(at, window_size)
             step = min(end - at, window_size - within)
             self.window(number)
-            if self._access.windows.is_cold(self._identity, number, within, within + step):
+            if self._windows.is_cold(self._identity, number, within, within + step):
                 return ColdRange(self.path, start, end)
             at += step
         return None
@@ -107,7 +129,7 @@ class MappedFile:
             if files.status(fd).identity != identity:
                 raise Stale(f"{self.path} was replaced")
             self._access.found_unconfirmed = True
-            return self._access.windows.map(identity, number, fd)
+            return self._windows.map(identity, number, fd)
         finally:
             files.close(fd)
 
@@ -117,8 +139,11 @@ class SegmentView:
 
     def __init__(self, directory: str, first_offset: int, access: ReadOnlyFiles) -> None:
         self.first_offset = first_offset
-        self.log = MappedFile(log_path(directory, first_offset), access)
-        self.index = MappedFile(index_path(directory, first_offset), access)
+        self._index_windows = access.index_windows
+        self.log = MappedFile(log_path(directory, first_offset), access, access.windows)
+        self.index = MappedFile(
+            index_path(directory, first_offset), access, access.index_windows.of_sealed
+        )
         self.window_size = access.windows.window_size
         self._entries_per_window = self.window_size // INDEX_ENTRY_SIZE
         self._message_count = 0
@@ -128,18 +153,39 @@ class SegmentView:
     def seal(self, following: int) -> None:
         """The segment is complete; the next one begins at `following`."""
         if self._sealed_up_to is None:
+            self.index.keep_in(self._index_windows.of_sealed)
             self._sealed_up_to = following
             self._message_count = -1
             self._position_max = None
 
     def grow(self, message_count: int, end_position: int) -> None:
         """The segment is the active one and has got that far."""
+        self.index.keep_in(self._index_windows.of_active)
         needed = message_count * INDEX_ENTRY_SIZE
         if needed and self.index.size(needed) < needed:
-            raise Stale(f"{self.index.path} is shorter than published")
+            raise Stale(f"{self.index.path} is shorter than published", self.first_offset)
         self._message_count = message_count
         self._position_max = end_position
         self._sealed_up_to = None
+
+    def lacks(self, offset: int) -> bool:
+        """Whether there should be a message of this offset here, but the index has none."""
+        following = self._sealed_up_to
+        return following is not None and self.end_offset <= offset < following
+
+    def has_time(self, number: int) -> bool:
+        """Whether a message has the time that the index says, as far as its header can tell."""
+        start = self.start_of(number)
+        if not self.has_bytes(start, start + MESSAGE_HEADER_SIZE):
+            return False
+        header = b"".join(self.log.views(start, start + MESSAGE_HEADER_SIZE))
+        found: int = HEADER_TIMESTAMP.unpack_from(header)[0]
+        return found == self.timestamp_of(number)
+
+    def let_go(self) -> None:
+        """The segment was deleted."""
+        self.log.let_go()
+        self.index.let_go()
 
     @property
     def message_count(self) -> int:

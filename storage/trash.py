@@ -1,5 +1,7 @@
 """Getting rid of directories at once, and of their bytes later.
 
+Deleted segments come here too, file by file; whoever moved them unlinks them.
+
 An id can be given out again the moment its directory has left its place; unlinking gigabytes
 takes a while and is done by a thread. Whatever a crash leaves in the trash is removed by the
 next start; a rename the disk forgot is harmless, the birth in the directory tells it is old.
@@ -43,5 +45,10 @@ def empty_trash(trash_dir: str, files: Files) -> int:
     except FileNotFoundError:
         return 0
     for name in names:
-        files.rmtree(os.path.join(trash_dir, name))
+        path = os.path.join(trash_dir, name)
+        try:
+            files.rmtree(path)
+        except NotADirectoryError:
+            # A deleted segment; the shard that put it here may be faster.
+            files.unlink_if_there(path)
     return len(names)

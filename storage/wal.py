@@ -2,7 +2,7 @@
 
 One entry, little-endian, no padding:
 
-     0  index            u64   1 for the first entry of a log, then always one more
+     0  index            u64   1 for the first entry ever, then always one more
      8  term             u64   0 while there is one node
     16  timestamp        u64   microseconds since 1970
     24  user_id          u32   who asked for it
@@ -10,6 +10,10 @@ One entry, little-endian, no padding:
     32  command_length   u32   at most COMMAND_SIZE_MAX
     36  command          command_length bytes, opaque here
      .  sha256           32    over all bytes of the entry before it
+
+The file begins with entry 1, or later: behind a snapshot it may have been shortened, which is
+done by putting another file in its place while nobody has it open. A byte position therefore
+means something only together with the index of the file's first entry.
 
 Index 0 means "nothing committed yet", so the index of an entry can serve as a birth and 0 as "no
 birth".
@@ -162,6 +166,42 @@ def read_entries(
             raise WalDamaged(
                 _damage(name, position, index + 1, f"the file ends here, not at {end_position}")
             )
+
+
+def log_start(files: Files, path: Path) -> LogEnd:
+    """The place before the first entry of this log. START if there is none, or none that is whole.
+
+    For that the caller need not know where the log ends: the first entry is always committed.
+    """
+    begin = files.read_all(path, ENTRY_SIZE_MAX) or b""
+    try:
+        entry, _ = decode_entry(memoryview(begin), 0, len(begin))
+    except InvalidEntry:
+        return START
+    return LogEnd(entry.index - 1, 0)
+
+
+def place_behind(files: Files, path: Path, index: int) -> LogEnd:
+    """The place behind the entry of this index, found by reading the log from its start.
+
+    All entries up to it must be committed; what follows is not looked at. WalDamaged if it is not
+    there.
+    """
+    start = log_start(files, path)
+    if start.index == index:
+        return start
+    try:
+        fd = files.open(path, os.O_RDONLY)
+    except FileNotFoundError as error:
+        raise WalDamaged(_damage(path, 0, index, "there is no such file")) from error
+    try:
+        size = files.size(fd)
+        for entry, position in read_entries(files, fd, start, size, name=path):
+            if entry.index == index:
+                return LogEnd(index, position)
+    finally:
+        files.close(fd)
+    raise WalDamaged(_damage(path, size, index, "the file ends here"))
 
 
 class WalWriter:

@@ -12,7 +12,6 @@ from borzoi.shards.config.schema import Config
 from borzoi.shards.config.tree import Leaf, key_text, values_of
 
 NOT_YET: Final[dict[str, str]] = {
-    "data_maintenance": "no message is expired or cleaned up yet",
     "http": "the HTTP API is not served yet",
     "tcp.ipv6": "the family follows the address",
     "tcp.tls": "TLS is not served yet, TCP stays in clear text",
@@ -25,8 +24,6 @@ NOT_YET: Final[dict[str, str]] = {
     "system.encryption": "messages are stored in clear text",
     "system.compression": "segments are not compressed yet",
     "system.segment.archive_expired": "nothing is archived yet",
-    "system.segment.cache_indexes": "indexes are read through the page cache",
-    "system.segment.protect_unread": "no segment is deleted yet",
     "system.message_deduplication": "messages are not deduplicated yet",
     "system.recovery": "missing state is never invented",
 }

@@ -63,6 +63,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     Code.DELETE_CONSUMER_GROUP: groups.delete_consumer_group,
     Code.JOIN_CONSUMER_GROUP: groups.join_consumer_group,
     Code.LEAVE_CONSUMER_GROUP: groups.leave_consumer_group,
+    Code.DELETE_SEGMENTS: topics.delete_segments,
     Code.FLUSH_UNSAVED_BUFFER: offsets.flush_unsaved_buffer,
     Code.GET_CONSUMER_OFFSET: offsets.get_consumer_offset,
     Code.STORE_CONSUMER_OFFSET: offsets.store_consumer_offset,

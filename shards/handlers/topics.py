@@ -5,6 +5,7 @@ from borzoi.protocol.commands.topics import (
     CreatePartitions,
     CreateTopic,
     DeletePartitions,
+    DeleteSegments,
     DeleteTopic,
     GetTopic,
     GetTopics,
@@ -80,6 +81,16 @@ async def delete_partitions(services: Services, caller: Caller, command: DeleteP
     """Remove the partitions with the highest ids."""
     check_arguments(command)
     await _change(services, caller, Code.DELETE_PARTITIONS, command)
+
+
+async def delete_segments(services: Services, caller: Caller, command: DeleteSegments) -> None:
+    """Delete the oldest segments of a partition that everybody has read."""
+    state = services.metadata.refresh()
+    stream = state.stream(command.stream)
+    topic = stream.topic(command.topic)
+    require(state, caller.user, Code.DELETE_SEGMENTS, stream.id, topic.id)
+    target = services.metadata.target(stream.id, topic, command.partition_id)
+    await services.owners.delete_segments(target, command.segments_count)
 
 
 async def _change(

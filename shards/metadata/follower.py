@@ -13,17 +13,22 @@ import os
 
 from borzoi.shards.metadata.apply import apply
 from borzoi.shards.metadata.effects import Effects
-from borzoi.shards.metadata.snapshot import SnapshotDamaged, read_snapshot
+from borzoi.shards.metadata.snapshot import SnapshotDamaged, previous_path, read_snapshot
 from borzoi.shards.metadata.state import State
 from borzoi.storage.files import Files, Path
-from borzoi.storage.wal import START, LogEnd, WalDamaged, WalEntry, read_entries
+from borzoi.storage.wal import START, LogEnd, WalDamaged, WalEntry, log_start, read_entries
 
 
 class MetadataCopy:
     """State as of some index. Make one with open_copy."""
 
     def __init__(
-        self, files: Files, log_path: Path, state: State, end: LogEnd, snapshot_problem: str | None
+        self,
+        files: Files,
+        log_path: Path,
+        state: State,
+        end: LogEnd,
+        snapshot_problem: str | None,
     ) -> None:
         self._files = files
         self._log_path = log_path
@@ -79,16 +84,28 @@ class MetadataCopy:
 
 
 def open_copy(log_path: Path, snapshot_path: Path, files: Files) -> MetadataCopy:
-    """The state of the snapshot if there is a good one, else the empty one before all entries.
+    """The state of the newest good snapshot, or the empty one before all entries.
 
-    Reads nothing of the log yet: catch_up does, as far as the caller knows it to be committed.
+    Reads of the log only what was committed when the snapshot was taken: catch_up reads the rest,
+    as far as the caller knows it to be committed. WalDamaged if neither the snapshots nor the log
+    have the beginning.
     """
-    problem = None
-    try:
-        snapshot = read_snapshot(files, snapshot_path)
-    except SnapshotDamaged as error:
-        snapshot = None
-        problem = f"{os.fspath(snapshot_path)} is not used: {error}"
-    if snapshot is None:
-        return MetadataCopy(files, log_path, State(), START, problem)
-    return MetadataCopy(files, log_path, snapshot.state, snapshot.end, None)
+    problems = []
+    for path in (os.fspath(snapshot_path), previous_path(snapshot_path)):
+        try:
+            snapshot = read_snapshot(files, path)
+        except SnapshotDamaged as error:
+            problems.append(f"{path} is not used: {error}")
+            continue
+        if snapshot is not None:
+            end = snapshot.end_in(files, log_path)
+            problem = "; ".join(problems) or None
+            return MetadataCopy(files, log_path, snapshot.state, end, problem)
+    start = log_start(files, log_path)
+    if start != START:
+        raise WalDamaged(
+            f"{os.fspath(log_path)} begins with entry {start.index + 1}; what came before is in"
+            f" {os.fspath(snapshot_path)}, which cannot be used. Restore it, or its .previous, from"
+            f" a backup. {' '.join(problems)}"
+        )
+    return MetadataCopy(files, log_path, State(), START, "; ".join(problems) or None)

@@ -3,14 +3,18 @@
     0   magic          8 bytes, the last two are the format's version
     8   index          u64   the last entry the state has applied
     16  position       u64   where the next entry starts in the log
-    24  state_length   u64
-    32  state          MessagePack
+    24  first          u64   the index of the first entry of that log
+    32  state_length   u64
+    40  state          MessagePack
      .  sha256         32    over everything before it
 
 Written by shard 0 alone (temporary file, fsync, rename), read by every worker that starts. The
-log stays complete and is the truth: a snapshot that is missing, damaged or of another version
-only makes the start slower. A loaded state equals the dumped one in everything, free ids and
-slots too.
+one before it is kept as `.previous`, and the log is shortened behind that one at most: so if the
+newest is missing or damaged, the one before and the log still have everything, and the start is
+only slower. A loaded state equals the dumped one in everything, free ids and slots too.
+
+Snapshots that begin otherwise (of versions before the log was ever shortened) are not read: the
+log next to them is complete. From this version on, older ones have to stay readable.
 """
 
 import hashlib
@@ -22,13 +26,14 @@ import msgspec
 
 from borzoi.shards.metadata.state import State
 from borzoi.storage.files import Files, Path
-from borzoi.storage.wal import LogEnd
+from borzoi.storage.wal import LogEnd, log_start, place_behind
 
 # 01 kept what was granted for a stream or topic after its removal. The log holds it all, so such a
 # snapshot is not read.
-MAGIC: Final = b"BZSTAT02"
-HEADER: Final = struct.Struct("<8sQQQ")
+MAGIC: Final = b"BZSTAT03"
+HEADER: Final = struct.Struct("<8sQQQQ")
 CHECKSUM_SIZE: Final = 32
+PREVIOUS_SUFFIX: Final = ".previous"
 # More than this is no snapshot of ours. A topic takes some 200 bytes, a user some 400.
 SNAPSHOT_SIZE_MAX: Final = 1 << 30
 
@@ -37,20 +42,34 @@ _decoder: Final[msgspec.msgpack.Decoder[State]] = msgspec.msgpack.Decoder(State)
 
 
 class Snapshot(NamedTuple):
-    """A state, and how far into the log it goes."""
+    """A state, how far into the log it goes, and with which entry that log began."""
 
     state: State
     end: LogEnd
+    first: int = 1
+
+    def end_in(self, files: Files, log_path: Path) -> LogEnd:
+        """The place behind this state in the log as it is now. WalDamaged if it is not there."""
+        start = log_start(files, log_path)
+        if start.index + 1 == self.first:
+            return self.end
+        # The log was shortened since, or its replacement was interrupted.
+        return place_behind(files, log_path, self.end.index)
 
 
 class SnapshotDamaged(Exception):
     """These bytes are no snapshot that can be used. Read the log from its start instead."""
 
 
-def dump(state: State, end: LogEnd) -> bytes:
+def previous_path(path: Path) -> str:
+    """Where the snapshot before the newest one is kept."""
+    return os.fspath(path) + PREVIOUS_SUFFIX
+
+
+def dump(state: State, end: LogEnd, first: int = 1) -> bytes:
     """The bytes of a snapshot of a state that has applied the log up to `end`."""
     body = _encoder.encode(state)
-    content = HEADER.pack(MAGIC, end.index, end.position, len(body)) + body
+    content = HEADER.pack(MAGIC, end.index, end.position, first, len(body)) + body
     return content + hashlib.sha256(content).digest()
 
 
@@ -58,7 +77,7 @@ def load(data: bytes) -> Snapshot:
     """The snapshot in these bytes."""
     if len(data) < HEADER.size + CHECKSUM_SIZE:
         raise SnapshotDamaged(f"{len(data)} bytes are too few for a snapshot")
-    magic, index, position, length = HEADER.unpack_from(data)
+    magic, index, position, first, length = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise SnapshotDamaged(f"it starts with {magic!r}, not with {MAGIC!r}")
     if len(data) != HEADER.size + length + CHECKSUM_SIZE:
@@ -70,7 +89,7 @@ def load(data: bytes) -> Snapshot:
         state = _decoder.decode(content[HEADER.size :])
     except msgspec.DecodeError as error:
         raise SnapshotDamaged(f"the state inside cannot be read: {error}") from error
-    return Snapshot(state, LogEnd(index, position))
+    return Snapshot(state, LogEnd(index, position), first)
 
 
 def read_snapshot(files: Files, path: Path) -> Snapshot | None:

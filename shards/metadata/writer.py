@@ -14,6 +14,7 @@ Always: between commands the copy has applied everything in the log. Nothing is 
 not durable, and nothing published is ever cut off.
 """
 
+from contextlib import suppress
 from typing import Final
 
 from borzoi.protocol.errors import InvalidSizeBytes
@@ -21,7 +22,7 @@ from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings, dec
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.entries import new_entry
 from borzoi.shards.metadata.follower import MetadataCopy, open_copy
-from borzoi.shards.metadata.snapshot import dump
+from borzoi.shards.metadata.snapshot import dump, previous_path
 from borzoi.shards.metadata.state import State
 from borzoi.storage.files import Files, Path
 from borzoi.storage.wal import (
@@ -31,6 +32,7 @@ from borzoi.storage.wal import (
     WalWriter,
     decode_entry,
     encode_entry,
+    log_start,
     open_wal,
 )
 
@@ -49,12 +51,15 @@ class MetadataWriter:
         snapshot_path: Path,
         snapshot_index: int,
         snapshot_every: int,
+        first_index: int,
     ) -> None:
         self._wal = wal
         self._files = files
         self._snapshot_path = snapshot_path
         self._snapshot_index = snapshot_index
         self._snapshot_every = snapshot_every
+        self._first_index = first_index
+        self._keep_previous = copy.snapshot_problem is None
         self._appended: bytes | None = None
         self.copy: Final = copy
         self.settings: Final = settings
@@ -124,16 +129,21 @@ class MetadataWriter:
         """The state now, as bytes for write_snapshot. Between commands only."""
         assert self._appended is None, "a snapshot is taken between commands"
         self._snapshot_index = self.copy.applied_index
-        return dump(self.state, self.copy.end)
+        return dump(self.state, self.copy.end, self._first_index)
 
     def write_snapshot(self, snapshot: bytes) -> None:
         """Put the snapshot in its place, durably. Blocks; a thread may run it while commands go on.
 
         The log is synced first: where commands are not synced one by one, a power cut must not
-        leave a snapshot that knows more than the log.
+        leave a snapshot that knows more than the log. The one before is kept, unless it could not
+        be read: then the one before that is the better one.
         """
         self._wal.sync()
+        if self._keep_previous:
+            with suppress(FileNotFoundError):
+                self._files.rename(self._snapshot_path, previous_path(self._snapshot_path))
         self._files.write_atomically(self._snapshot_path, snapshot)
+        self._keep_previous = True
 
     def close(self) -> None:
         """Give the descriptors back. Syncs nothing."""
@@ -160,4 +170,13 @@ def open_writer(
     snapshot_index = copy.applied_index
     wal = open_wal(log_path, files, after=copy.end, published_position=published_position)
     copy.catch_up(wal.last_index, wal.end_position)
-    return MetadataWriter(wal, copy, settings, files, snapshot_path, snapshot_index, snapshot_every)
+    return MetadataWriter(
+        wal,
+        copy,
+        settings,
+        files,
+        snapshot_path,
+        snapshot_index,
+        snapshot_every,
+        log_start(files, log_path).index + 1,
+    )

@@ -7,11 +7,13 @@ from borzoi.protocol.batch import clear_first_checksum
 from borzoi.protocol.message import Message, decode_messages, encode_messages
 from borzoi.router.board import Board, create_board
 from borzoi.router.placement import pack_namespace
+from borzoi.shards.deleting import Deleting
 from borzoi.shards.durability import Durability
 from borzoi.shards.group_commit import GroupCommit
 from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.readers import Readers
+from borzoi.shards.repairing import Repairing
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
 from borzoi.storage.layout import DataLayout
@@ -78,6 +80,16 @@ class Owner:
             consumers_max=CONSUMERS_MAX,
             response_size_max=RESPONSE_SIZE_MAX,
         )
+        self.repairing = Repairing(self.loop.as_loop, self.disk, self.partitions, self.commit)
+        self.readers.ask_owner = self.repairing.check_index
+        self.deleting = Deleting(
+            self.loop.as_loop,
+            self.disk,
+            self.files,
+            self.layout.trash,
+            self.partitions,
+            self.commit,
+        )
 
     def succeed(self) -> None:
         """The process is gone with all it had in memory; another one recovers its partition."""
@@ -141,6 +153,16 @@ class Owner:
         found = list(decode_messages(joined))
         assert [one.offset for one in found] == list(range(len(found)))
         return [one.payload for one in found]
+
+    def visible_from(self, first_offset: int) -> list[bytes]:
+        """What a reader finds whose partition begins at this offset."""
+        found = self.readers.reader(TARGET).read(self.published, 0, 1 << 20, RESPONSE_SIZE_MAX)
+        assert found.first_offset == first_offset
+        return [one.payload for one in decode_messages(memoryview(b"".join(found.views)))]
+
+    def forget_board(self) -> None:
+        """As after the end of the whole broker."""
+        self.board.publish(TARGET.slot, (0,) * 8)
 
     def close(self) -> None:
         self.open_files.close()

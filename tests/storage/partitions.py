@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from borzoi.protocol.errors import CannotReadMessage
 from borzoi.protocol.message import Message, encode_messages
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.files import Files
@@ -79,6 +80,26 @@ class Partition:
     def stage(self, *payloads: bytes) -> int:
         return self.log.stage(new_batch(payloads), len(payloads), self.now_us)
 
+    def delete_oldest(self, count: int) -> int:
+        """Delete as the owner does: synced before, published before, unlinked after."""
+        self.log.sync()
+        before = self.log.written
+        count = min(count, len(self.log.deletable(before)))
+        expected = self.log.without_oldest(before, count)
+        paths, error = self.log.retire_oldest(count, self.trash, f"{self.birth}-0")
+        assert error is None
+        assert self.log.written == expected
+        for path in paths:
+            self.files.unlink(path)
+        return count
+
+    def repair_index(self, first_offset: int) -> list[str]:
+        """As the owner does it when a reader has complained."""
+        entries, report = self.log.check_index(first_offset)
+        if entries is not None:
+            assert self.log.replace_index(first_offset, entries)
+        return report
+
     def reopen(
         self,
         clean: CleanPartition | None = None,
@@ -114,8 +135,22 @@ class Partition:
         )
 
     def read(self, first_offset: int = 0, count: int = ALL, bytes_max: int = ALL) -> list[bytes]:
-        slices = self.reader.read(self.log.written, first_offset, count, bytes_max)
-        return payloads_in(slices)
+        return payloads_in(self.read_slices(first_offset, count, bytes_max))
+
+    def read_slices(self, first_offset: int, count: int = ALL, bytes_max: int = ALL) -> Slices:
+        """Read; where messages are missing, the owner is asked whether they should be there.
+
+        He finds the index as it has to be: a wrong one is for a test to repair.
+        """
+        while True:
+            try:
+                return self.reader.read(self.log.written, first_offset, count, bytes_max)
+            except CannotReadMessage:
+                segment = self.reader.doubted
+                if segment is None:
+                    raise
+                assert self.log.check_index(segment).entries is None
+                self.reader.accept(segment)
 
     def path(self, name: str) -> Path:
         return Path(self.directory, name)

@@ -48,7 +48,7 @@ def check_each(partition: Partition) -> set[int]:
     for offset in range(published.next_offset):
         for count in (1, len(PAYLOADS)):
             try:
-                slices = partition.reader.read(published, offset, count, 1 << 20)
+                slices = partition.read_slices(offset, count, 1 << 20)
             except InvalidMessageChecksum:
                 continue
             data = b"".join(slices.views)
@@ -91,7 +91,7 @@ def test_flips_in_an_index_after_a_clean_stop(tmp_path: Path, first_offset: int)
         # It is healed in place of a reader's first complaint.
         if first_offset == FIRST:
             partition.log.roll()
-        partition.log.repair_index(first_offset)
+        partition.repair_index(first_offset)
         assert path.read_bytes() == whole
         assert check_each(partition) == ALL
         partition.log.close()

@@ -1,4 +1,4 @@
-"""Crash at every call of a run that appends, rolls, syncs and purges."""
+"""Crash at every call of a run that appends, rolls, syncs, deletes and purges."""
 
 import shutil
 from collections import Counter
@@ -16,12 +16,16 @@ from tests.storage.partitions import BIRTH, Partition, begin_anew, retire
 
 @dataclass
 class Promise:
-    """What holds from a call on: this life, so many messages written, so many synced."""
+    """What holds from a call on: this life, so many messages written, so many synced.
+
+    Messages before `first` may be deleted.
+    """
 
     call: int
     birth: int
     written: int
     synced: int
+    first: int = 0
 
 
 class Run:
@@ -34,7 +38,9 @@ class Run:
         self.first_offset = 0
         self.promises = [Promise(0, BIRTH, 0, 0)]
 
-    def promise(self, *, birth: int = 0, written: int = -1, synced: int = -1) -> None:
+    def promise(
+        self, *, birth: int = 0, written: int = -1, synced: int = -1, first: int = -1
+    ) -> None:
         last = self.promises[-1]
         self.promises.append(
             Promise(
@@ -42,6 +48,7 @@ class Run:
                 birth or last.birth,
                 last.written if written < 0 else written,
                 last.synced if synced < 0 else synced,
+                last.first if first < 0 else first,
             )
         )
 
@@ -60,6 +67,13 @@ class Run:
         self.promise(synced=self.promises[-1].written)
         if save:
             self.partition.log.save_recovery_point()
+
+    def delete(self, count: int) -> None:
+        """The segments must be synced."""
+        log = self.partition.log
+        after = log.without_oldest(log.written, count)
+        self.promise(first=after.first_offset)
+        self.partition.delete_oldest(count)
 
     def purge(self) -> None:
         birth = self.promises[-1].birth + 1
@@ -105,7 +119,7 @@ def messages_in(partition: Partition) -> dict[int, bytes]:
     published = partition.log.written
     for offset in range(published.first_offset, published.next_offset):
         try:
-            slices = partition.reader.read(published, offset, 1, 1 << 20)
+            slices = partition.read_slices(offset, 1, 1 << 20)
         except InvalidMessageChecksum:
             continue
         if slices.message_count and slices.first_offset == offset:
@@ -126,8 +140,8 @@ def check(run: Run, root: Path, promise: Promise, *, killed: bool) -> int | None
     life = run.lives[promise.birth]
     assert found == {offset: life[offset] for offset in found}, "not what was appended there"
     kept = promise.written if killed else promise.synced
-    assert set(range(kept)) <= found.keys(), "an acknowledged message is gone"
-    if found.keys() != set(range(len(found))):
+    assert set(range(promise.first, kept)) <= found.keys(), "an acknowledged message is gone"
+    if found and found.keys() != set(range(min(found), min(found) + len(found))):
         assert not killed
         assert any("LOST" in line for line in report), "a gap nobody was told about"
     next_offset = partition.append(b"next")
@@ -135,6 +149,41 @@ def check(run: Run, root: Path, promise: Promise, *, killed: bool) -> int | None
     assert messages_in(partition) == {**found, next_offset: b"next"}
     partition.open_files.close()
     return birth
+
+
+def test_every_moment_of_a_deletion_can_be_recovered(tmp_path: Path) -> None:
+    """Segment by segment, until nothing is left but an empty one."""
+    (tmp_path / "run").mkdir()
+    run = Run(tmp_path / "run")
+    run.append(1, 1, 1, 1)
+    run.append(2, 2, 1)
+    run.append(1)
+    run.partition.log.roll()
+    run.sync()
+    begun_at = len(run.files.calls)
+    sealed = len(run.partition.log.sealed)
+    assert sealed == 3
+    run.delete(1)
+    run.delete(sealed - 1)
+    written = run.partition.log.written
+    assert written.first_offset == written.next_offset == 10
+    disk = Disk(str(tmp_path / "run"))
+    firsts: Counter[str] = Counter()
+    for number, call in enumerate(run.files.calls, 1):
+        disk.apply(call)
+        if number < begun_at:
+            continue
+        for state in disk.survivors(number):
+            target = tmp_path / f"{number}-{state.name}"
+            disk.materialise(state, target)
+            try:
+                check(run, target, run.promised_at(number), killed=state.name == "killed")
+            except Exception as error:
+                error.add_note(f"crash after call {number} ({call}), {state.name}")
+                raise
+            firsts[state.name] += 1
+            shutil.rmtree(target)
+    assert min(firsts.values()) == len(run.files.calls) - begun_at + 1
 
 
 @pytest.mark.slow

@@ -84,8 +84,20 @@ def test_segment_names() -> None:
 def test_info_round_trip(tmp_path: Path) -> None:
     layout = DataLayout(tmp_path)
     assert read_info(layout, Files()) is None
-    write_info(layout, Files(), "1.2.3")
-    assert read_info(layout, Files()) == Info("1.2.3", FORMAT)
+    write_info(layout, Files(), "1.2.3", None)
+    first = read_info(layout, Files())
+    assert first == Info("1.2.3", FORMAT, "1.2.3")
+    write_info(layout, Files(), "2.0", first)
+    assert read_info(layout, Files()) == Info("2.0", FORMAT, "1.2.3")
+
+
+def test_info_of_older_formats(tmp_path: Path) -> None:
+    layout = DataLayout(tmp_path)
+    Path(layout.info_file).write_text('{"version": "0.1.0", "format": 1}')
+    found = read_info(layout, Files())
+    assert found == Info("0.1.0", 1, "")
+    write_info(layout, Files(), "9", found)
+    assert read_info(layout, Files()) == Info("9", FORMAT, "")
 
 
 @pytest.mark.parametrize(
@@ -111,18 +123,18 @@ def test_an_unknown_format_is_refused(tmp_path: Path, text: str, says: str) -> N
 
 def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path) -> None:
     layout = DataLayout(tmp_path)
-    write_info(layout, Files(), "old")
+    write_info(layout, Files(), "old", None)
     files = FailingFiles()
-    write_info(layout, files, "old")
+    write_info(layout, files, "old", None)
     assert [name for name, _ in files.calls] == [
         "open", "write", "fsync", "rename", "fsync_directory"
     ]  # fmt: skip
     for nth in range(4):
         files.fail_nth(nth, errno.ENOSPC)
         with pytest.raises(OSError, match="space"):
-            write_info(layout, files, "new")
+            write_info(layout, files, "new", None)
         files.repair()
-        assert read_info(layout, files) == Info("old")
+        assert read_info(layout, files) == Info("old", FORMAT, "old")
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:

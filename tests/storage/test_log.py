@@ -201,16 +201,18 @@ def test_the_recovery_point_is_what_was_written_when_the_sync_began(tmp_path: Pa
     assert read_recovery_point(partition.directory, BIRTH + 1, Files()) is None
 
 
-def test_a_segment_deleted_while_it_is_synced_is_no_failure(tmp_path: Path) -> None:
+def test_what_is_not_synced_or_not_published_is_not_deleted(tmp_path: Path) -> None:
     partition = Partition(tmp_path, segment_size_max=1)
     for _ in range(4):
         partition.append(b"x")
-    plan = partition.log.plan_sync()
-    assert plan is not None
-    assert partition.log.delete_oldest(1) == 1
-    partition.log.run_sync(plan)
-    partition.log.finish_sync(plan)
-    assert partition.log.is_synced
+    before = partition.log.written
+    partition.append(b"x")
+    partition.append(b"x")
+    assert [one.first_offset for one in partition.log.sealed] == [0, 2, 4]
+    assert partition.log.deletable(partition.log.written) == ()
+    partition.log.sync()
+    assert partition.log.deletable(before) == partition.log.sealed[:2]
+    assert partition.log.deletable(partition.log.written) == partition.log.sealed
 
 
 def test_the_oldest_segments_go_first_and_never_the_active_one(tmp_path: Path) -> None:
@@ -218,11 +220,11 @@ def test_the_oldest_segments_go_first_and_never_the_active_one(tmp_path: Path) -
     for number in range(7):
         partition.append(b"%d" % number)
     assert [segment.first_offset for segment in partition.log.sealed] == [0, 2, 4]
-    assert partition.log.delete_oldest(2) == 2
+    assert partition.delete_oldest(2) == 2
     assert partition.sizes(".log").keys() == {4, 6}
     assert partition.log.first_offset == 4
     assert partition.read(0) == [b"4", b"5", b"6"]
-    assert partition.log.delete_oldest(9) == 1
+    assert partition.delete_oldest(9) == 1
     assert partition.sizes(".log").keys() == {6}
     assert partition.append(b"7") == 7
     partition.reopen()
@@ -329,9 +331,9 @@ def test_only_sealed_segments_can_be_repaired(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
     partition.append(b"x")
     with pytest.raises(SegmentNotFound):
-        partition.log.repair_index(0)
+        partition.repair_index(0)
     partition.log.roll()
-    assert partition.log.repair_index(0) == []
+    assert partition.repair_index(0) == []
     partition.log.roll()
     assert partition.sizes(".log") == {0: 65, 1: 0}
 

@@ -73,7 +73,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def delete_oldest(self, count: int) -> None:
-        self.partition.log.delete_oldest(count)
+        self.partition.delete_oldest(count)
         self.first = self.partition.log.first_offset
 
     @rule()

@@ -10,6 +10,7 @@ import pytest
 
 from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum
 from borzoi.storage.files import Files
+from borzoi.storage.files import Path as FilePath
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
@@ -108,7 +109,7 @@ def test_a_reader_follows_growth_rolls_and_deletions(tmp_path: Path) -> None:
             range(max(partition.log.first_offset, number - 5), number + 1)
         )
         if number % 10 == 9:
-            partition.log.delete_oldest(2)
+            partition.delete_oldest(2)
             first = partition.log.first_offset
             assert numbers(partition.read(0)) == list(range(first, number + 1))
 
@@ -116,13 +117,13 @@ def test_a_reader_follows_growth_rolls_and_deletions(tmp_path: Path) -> None:
 def test_what_was_published_before_a_deletion_is_read_from_the_oldest_left(tmp_path: Path) -> None:
     partition = numbered(tmp_path, 10, segment_size_max=1)
     before = partition.log.written
-    partition.log.delete_oldest(3)
+    partition.delete_oldest(3)
     assert numbers(payloads_in(partition.reader.read(before, 0, ALL, ALL))) == [6, 7, 8, 9]
     # Also when it had seen the files that are gone.
     again = numbered(tmp_path / "again", 10, segment_size_max=1)
     before = again.log.written
     assert len(again.read()) == 10
-    again.log.delete_oldest(3)
+    again.delete_oldest(3)
     fresh = again.reader.read(before._replace(trusted_from=1), 0, ALL, ALL)
     assert numbers(payloads_in(fresh)) == [6, 7, 8, 9]
 
@@ -130,7 +131,7 @@ def test_what_was_published_before_a_deletion_is_read_from_the_oldest_left(tmp_p
 def test_slices_outlive_deletion_and_purge(tmp_path: Path) -> None:
     partition = numbered(tmp_path, 10, segment_size_max=1)
     slices = partition.reader.read(partition.log.written, 0, ALL, ALL)
-    partition.log.delete_oldest(2)
+    partition.delete_oldest(2)
     begin_anew(partition, BIRTH + 1)
     assert empty_trash(partition.trash, partition.files) == 1
     partition.append(b"0042")
@@ -242,7 +243,7 @@ def test_by_time(tmp_path: Path) -> None:
         expected = sum(each < timestamp for each in times)
         assert partition.reader.find_timestamp(published, NOW_US + timestamp) == expected
     assert partition.reader.find_timestamp(published, 0) == 0
-    partition.log.delete_oldest(1)
+    partition.delete_oldest(1)
     first = partition.log.first_offset
     assert partition.reader.find_timestamp(partition.log.written, 0) == first
 
@@ -266,7 +267,7 @@ def test_by_time_across_windows_of_the_index(tmp_path: Path, batch_size: int) ->
 
 def test_by_time_in_a_partition_whose_segments_are_all_deleted(tmp_path: Path) -> None:
     partition = numbered(tmp_path, 2, segment_size_max=1)
-    partition.log.delete_oldest(1)
+    partition.delete_oldest(1)
     published = partition.log.written
     assert (published.first_offset, published.next_offset) == (2, 2)
     assert partition.reader.find_timestamp(published, 0) == 2
@@ -334,3 +335,55 @@ def test_verified_ranges_are_bounded() -> None:
     verified.add(7, 8)
     assert len(verified) == 1
     assert verified.covers(7, 8)
+
+
+def test_a_deletion_between_two_looks_at_the_directory_is_no_error(tmp_path: Path) -> None:
+    """However stale the names are that a reader has seen, the board tells which are wanted."""
+    partition = numbered(tmp_path, 12, segment_size_max=1)
+    before = partition.log.written
+    names = os.listdir(partition.directory)
+
+    class Late(Files):
+        def listdir(self, path: FilePath) -> list[str]:
+            return names
+
+    partition.delete_oldest(3)
+    windows = WindowCache(16, WINDOW_SIZE)
+    reader = PartitionReader(
+        partition.directory, windows, Late(), newest=lambda: partition.log.written
+    )
+    found = reader.read(before, 0, ALL, ALL)
+    assert numbers(payloads_in(found)) == list(range(6, 12))
+    assert reader.find_timestamp(before, 0) == 6
+    with pytest.raises(CannotReadMessage):
+        PartitionReader(partition.directory, windows, Late()).read(before, 0, ALL, ALL)
+
+
+def test_deleted_segments_are_unmapped(tmp_path: Path) -> None:
+    partition = numbered(tmp_path, 8, segment_size_max=1)
+    windows = WindowCache(16, WINDOW_SIZE)
+    reader = PartitionReader(
+        partition.directory, windows, Files(), newest=lambda: partition.log.written
+    )
+    slices = reader.read(partition.log.written, 0, 3, ALL)
+    assert len(windows) == 2 * 2
+    reader.let_go_of_deleted()
+    assert len(windows) == 2 * 2
+    partition.delete_oldest(2)
+    reader.let_go_of_deleted()
+    assert len(windows) == 0
+    assert numbers(payloads_in(slices)) == [0, 1, 2]
+    assert numbers(payloads_in(reader.read(partition.log.written, 0, ALL, ALL))) == [4, 5, 6, 7]
+    # A reader that goes on reading lets go of them as well.
+    assert len(windows) == 2 * 2
+    partition.delete_oldest(1)
+    assert numbers(payloads_in(reader.read(partition.log.written, 0, ALL, ALL))) == [6, 7]
+    assert len(windows) == 2
+    # Also if it looks at the directory with an older board in its hands, and never again.
+    before = partition.log.written
+    partition.append(b"0008")
+    partition.append(b"0009")
+    partition.delete_oldest(1)
+    fresh = reader.read(before._replace(trusted_from=1), 0, ALL, ALL)
+    assert fresh.message_count == 0
+    assert len(windows) == 0

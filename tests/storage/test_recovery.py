@@ -359,3 +359,31 @@ def test_is_sound_index() -> None:
     assert not is_sound_index(good, 2, 141)
     assert not is_sound_index(entry(0, 150) + entry(1, 140), 2, 140)
     assert not is_sound_index(bytes(16) + entry(0, 140), 2, 140)
+
+
+def test_offsets_that_were_lost_are_not_given_out_after_a_second_crash(tmp_path: Path) -> None:
+    """The first start knows of them from the board, the second finds only files."""
+    partition = Partition(tmp_path, segment_size_max=1)
+    for number in range(5):
+        partition.append(b"%d" % number)
+    board = partition.log.written
+    partition.log_file(4).unlink()
+    partition.index_file(4).unlink()
+    assert any("LOST offsets 4 to 4" in line for line in partition.reopen(board=board))
+    assert any("LOST offsets 4 to 4" in line for line in partition.reopen())
+    assert partition.append(b"5") == 5
+    assert partition.read() == [b"0", b"1", b"2", b"3"]
+    assert partition.read(4) == [b"5"]
+
+
+def test_what_the_board_says_is_deleted_is_not_served_again(tmp_path: Path) -> None:
+    """The owner died between the two; readers know the new beginning."""
+    partition = Partition(tmp_path, segment_size_max=1)
+    for number in range(7):
+        partition.append(b"%d" % number)
+    partition.log.sync()
+    board = partition.log.without_oldest(partition.log.written, 2)
+    assert partition.reopen(board=board) == []
+    assert partition.log.written[:7] == board[:7]
+    assert partition.sizes(".log").keys() == partition.sizes(".index").keys() == {4, 6}
+    assert partition.read() == [b"4", b"5", b"6"]

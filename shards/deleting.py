@@ -1,0 +1,267 @@
+"""Deleting the oldest segments of the partitions we own, for clients and for the cleaner.
+
+Owned by the worker's loop. The same rules for everybody: sealed segments only, the oldest first,
+and nothing that a consumer or group with a committed offset has not read. Steps of a deletion:
+
+    sync          if a segment is not on the disk yet: a power cut must not bring back a gap
+    publish       first_offset moves, readers stop looking for what goes
+    rename        into the trash, two quick calls for each segment
+    unlink        in a thread, with the sync of the directory; then it is answered
+
+A kill in between leaves segments that are there as a whole, an index without its log (recovery
+removes it), or files in the trash (the successor unlinks them).
+"""
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from borzoi.protocol.errors import BrokerError, CannotDeleteFile, PartitionNotFound
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.shards.descriptors import Done
+from borzoi.shards.group_commit import GroupCommit
+from borzoi.shards.owned_partition import Ended, OwnedPartition
+from borzoi.shards.partitions import Partitions
+from borzoi.shards.target import Target
+from borzoi.storage.files import Files
+from borzoi.storage.retention import Candidate, Cut, choose, count_up_to, expired_count, read_count
+from borzoi.storage.segment import SealedSegment
+
+LOG: Final = logging.getLogger(__name__)
+
+Wanted = Callable[[Sequence[SealedSegment]], int]
+"""How many of the oldest segments somebody wants to be rid of."""
+
+TRASH_PREFIX: Final = "segment-"
+"""What deleted segments are called in the trash, before their namespace and birth."""
+
+BLOCKERS_MAX: Final = 4096
+"""So many consumers that stand in the way are counted and told of apart."""
+
+
+class Blocker(NamedTuple):
+    """A consumer or group that has not read what was to be deleted."""
+
+    namespace: int
+    kind: ConsumerKind
+    consumer: int
+
+
+class DeletingStats(NamedTuple):
+    """What was deleted since the start, and how often somebody stood in the way."""
+
+    segments: int
+    size_bytes: int
+    blocked: dict[Blocker, int]
+
+
+class Deleting:
+    """Deletes segments of this shard's partitions."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        disk: Executor,
+        files: Files,
+        trash_dir: str,
+        partitions: Partitions,
+        commit: GroupCommit,
+    ) -> None:
+        self._loop = loop
+        self._disk = disk
+        self._files = files
+        self._trash_dir = trash_dir
+        self._partitions = partitions
+        self._commit = commit
+        self._segments = 0
+        self._size_bytes = 0
+        self._blocked: Counter[Blocker] = Counter()
+        self._told: dict[Blocker, int] = {}
+
+    def stats(self) -> DeletingStats:
+        """The figures of this moment."""
+        return DeletingStats(self._segments, self._size_bytes, dict(self._blocked))
+
+    def delete_count(self, target: Target, count: int, done: Done) -> None:
+        """DELETE_SEGMENTS: up to `count` of the oldest."""
+        self._delete_of(target, lambda _sealed: count, done)
+
+    def delete_up_to(self, target: Target, cut: Cut, done: Done) -> None:
+        """The size limit: those that end at this offset or before. May be repeated."""
+        self._delete_of(
+            target,
+            lambda sealed: count_up_to(sealed, cut.end_offset),
+            done,
+            even_unread=cut.even_unread,
+        )
+
+    def delete_expired(
+        self, partition: OwnedPartition, now_us: int, expiry_us: int, done: Done
+    ) -> None:
+        """Message expiry: those in which every message is too old."""
+        self._delete(
+            partition,
+            lambda sealed: expired_count(sealed, now_us, expiry_us),
+            lambda status: done(status, 0, 0, 0),
+        )
+
+    def candidates(self, target: Target) -> list[Candidate]:
+        """What the size limit of the topic may choose from."""
+        partition = self._partitions.find(target)
+        sealed = [
+            one
+            for one in partition.log.sealed
+            if one.first_offset < partition.published.active_segment
+        ]
+        read = read_count(sealed, _committed(partition))
+        return [
+            Candidate(one.end_offset, one.size_bytes, one.first_timestamp, number >= read)
+            for number, one in enumerate(sealed)
+        ]
+
+    def _delete_of(
+        self, target: Target, wanted: Wanted, done: Done, *, even_unread: bool = False
+    ) -> None:
+        try:
+            partition = self._partitions.find(target)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        self._delete(
+            partition, wanted, lambda status: done(status, 0, 0, 0), even_unread=even_unread
+        )
+
+    def _delete(
+        self,
+        partition: OwnedPartition,
+        wanted: Wanted,
+        ended: Ended,
+        *,
+        even_unread: bool = False,
+    ) -> None:
+        committed = None if even_unread else _committed(partition)
+        choice = choose(partition.log.sealed, wanted(partition.log.sealed), committed)
+        if choice.unread:
+            self._note_blocker(partition, choice.segments)
+        if choice.segments == 0:
+            ended(0)
+            return
+
+        def synced(status: int) -> None:
+            if status:
+                ended(status)
+            elif not partition.alive:
+                ended(PartitionNotFound.status)
+            else:
+                # Looked at again: meanwhile others have deleted, and consumers have committed.
+                deletable = partition.log.deletable(partition.published)
+                committed = None if even_unread else _committed(partition)
+                count = choose(deletable, wanted(deletable), committed).segments
+                self._delete_now(partition, min(count, choice.segments), ended)
+
+        if len(partition.log.deletable(partition.published)) < choice.segments:
+            self._commit.flush(partition, synced, fsync=True)
+        else:
+            synced(0)
+
+    def _delete_now(self, partition: OwnedPartition, count: int, ended: Ended) -> None:
+        if count == 0:
+            ended(0)
+            return
+        log, target = partition.log, partition.target
+        oldest = log.sealed[:count]
+        end_offset = oldest[-1].end_offset
+        before = partition.published
+        self._commit.publish(partition, log.without_oldest(before, count))
+        name = f"{TRASH_PREFIX}{target.namespace}-{target.birth}"
+        paths, error = log.retire_oldest(count, self._trash_dir, name)
+        if error is not None:
+            LOG.error("partition %s: segments stay: %s", target, error)
+            # Those that are still there can still be read.
+            self._commit.publish(partition, log.without_oldest(before, 0))
+        gone = oldest[: count - count_up_to(log.sealed, end_offset)]
+        size_bytes = sum(one.size_bytes for one in gone)
+        self._segments += len(gone)
+        self._size_bytes += size_bytes
+        LOG.info(
+            "partition %s: deleted %d segments with %d bytes, it begins at offset %d now",
+            target,
+            len(gone),
+            size_bytes,
+            partition.published.first_offset,
+        )
+
+        def finished(failed: OSError | None) -> None:
+            if failed is not None:
+                LOG.warning("deleted segments still take disk space under trash/: %s", failed)
+            ended(error.status if error is not None else CannotDeleteFile.status if failed else 0)
+
+        def run() -> None:
+            failed = None
+            try:
+                self._unlink(log.directory, paths)
+            except OSError as problem:
+                failed = problem
+            self._loop.call_soon_threadsafe(finished, failed)
+
+        self._disk.submit(run)
+
+    def remove_leftovers(self, is_ours: Callable[[int], bool]) -> None:
+        """At a start: unlink, in a thread, what a predecessor has moved away but not unlinked.
+
+        `is_ours` tells whether a namespace belongs to this shard.
+        """
+
+        def run() -> None:
+            try:
+                for name in self._files.listdir(self._trash_dir):
+                    namespace = name.removeprefix(TRASH_PREFIX).partition("-")[0]
+                    if name.startswith(TRASH_PREFIX) and is_ours(int(namespace)):
+                        self._files.unlink_if_there(os.path.join(self._trash_dir, name))
+            except OSError as error:
+                LOG.warning("deleted segments still take disk space under trash/: %s", error)
+
+        self._disk.submit(run)
+
+    def _unlink(self, directory: str, paths: list[str]) -> None:
+        """In a thread: give the space back, and make it durable that the segments are gone."""
+        for path in paths:
+            self._files.unlink_if_there(path)
+        # The partition may have been deleted meanwhile: then there is nothing to make durable.
+        with suppress(FileNotFoundError):
+            self._files.fsync_directory(directory)
+
+    def _note_blocker(self, partition: OwnedPartition, segments: int) -> None:
+        """Count it, and say once who it is and what he has read."""
+        lowest = partition.offsets.lowest()
+        assert lowest is not None, "without committed offsets nothing is unread"
+        committed, kind, consumer = lowest
+        target = partition.target
+        blocker = Blocker(target.namespace, kind, consumer)
+        if blocker not in self._blocked and len(self._blocked) >= BLOCKERS_MAX:
+            self._blocked.clear()
+            self._told.clear()
+        self._blocked[blocker] += 1
+        if self._told.get(blocker) == committed:
+            return
+        self._told[blocker] = committed
+        LOG.warning(
+            "partition %s: the segment at offset %d is due to be deleted but is kept: %s %d has"
+            " read up to offset %d only",
+            target,
+            partition.log.sealed[segments].first_offset,
+            "consumer group" if kind is ConsumerKind.GROUP else "consumer",
+            consumer,
+            committed,
+        )
+
+
+def _committed(partition: OwnedPartition) -> int | None:
+    """The least of all committed offsets, None if there is none."""
+    lowest = partition.offsets.lowest()
+    return None if lowest is None else lowest[0]

@@ -1,0 +1,141 @@
+"""Which segments may go. Decisions only: values in, values out; the owner does the deleting.
+
+Only sealed segments, only from the front: a log without its oldest part is still a log, one with
+a hole is not. Whole segments or nothing. Timestamps of a partition never decrease, so the expired
+segments and the segments that everybody has read are both found at the front.
+
+    offsets    |  0 .. 6  |  7 .. 13  |  14 .. 20  |  21 ..     <- active, never deleted
+    committed                  ^ 9: whoever is furthest behind has read 7, 8 and 9,
+                                 so 7 .. 13 and all behind it is kept for him
+"""
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from borzoi.storage.segment import SealedSegment
+
+UNLIMITED: Final = 0xFFFF_FFFF_FFFF_FFFF
+"""An expiry of never, and a topic size without a limit."""
+
+SIZE_NUMERATOR: Final = 9
+SIZE_DENOMINATOR: Final = 10
+"""At nine tenths of its limit a topic begins to lose its oldest segments."""
+
+
+class Choice(NamedTuple):
+    """Of the oldest segments, how many go, and how many more would if somebody had read them."""
+
+    segments: int
+    unread: int
+
+
+def expired_count(sealed: Sequence[SealedSegment], now_us: int, expiry_us: int) -> int:
+    """How many of the oldest segments hold nothing but messages that are too old.
+
+    0 stands for a server default that nobody has resolved: it expires nothing.
+    """
+    if expiry_us in (0, UNLIMITED):
+        return 0
+    return sum(
+        1
+        for _ in takewhile(
+            lambda one: one.last_timestamp != 0 and one.last_timestamp + expiry_us <= now_us,
+            sealed,
+        )
+    )
+
+
+def count_up_to(sealed: Sequence[SealedSegment], end_offset: int) -> int:
+    """How many of the oldest segments end at this offset or before it."""
+    return sum(1 for _ in takewhile(lambda one: one.end_offset <= end_offset, sealed))
+
+
+def read_count(sealed: Sequence[SealedSegment], committed: int | None) -> int:
+    """How many of the oldest segments lie up to `committed`, the least of all committed offsets.
+
+    None: nobody has committed anything, so nothing is kept for anybody.
+    """
+    return len(sealed) if committed is None else count_up_to(sealed, committed + 1)
+
+
+def choose(sealed: Sequence[SealedSegment], wanted: int, committed: int | None) -> Choice:
+    """Of the `wanted` oldest segments those that nobody is going to miss."""
+    wanted = min(wanted, len(sealed))
+    segments = min(wanted, read_count(sealed, committed))
+    return Choice(segments, wanted - segments)
+
+
+class Candidate(NamedTuple):
+    """A sealed segment as the size limit of its topic sees it."""
+
+    end_offset: int
+    size_bytes: int
+    first_timestamp: int
+    is_unread: bool
+
+
+class Cut(NamedTuple):
+    """The segments of a partition that end here or before are to go."""
+
+    end_offset: int
+    even_unread: bool
+
+
+class SizePlan(NamedTuple):
+    """What each partition is to lose, and what it would lose if somebody had read it."""
+
+    delete: dict[int, Cut]
+    kept_unread: dict[int, Cut]
+
+
+def size_threshold(max_topic_size: int) -> int:
+    """From this size on a topic loses its oldest segments."""
+    return max_topic_size * SIZE_NUMERATOR // SIZE_DENOMINATOR
+
+
+def over_size(
+    topic_size: int,
+    max_topic_size: int,
+    candidates: Mapping[int, Sequence[Candidate]],
+    *,
+    unread_until_full: bool,
+) -> SizePlan:
+    """What a topic of this size has to lose, the oldest segment of all its partitions first.
+
+    Segments that somebody has not read are left alone, unless they are protected only until the
+    topic is full and it is. `candidates` are the sealed segments of each partition, oldest first.
+    """
+    delete: dict[int, Cut] = {}
+    taken = dict.fromkeys(candidates, 0)
+    size = topic_size
+    passes = [(size_threshold(max_topic_size), False)]
+    if unread_until_full:
+        passes.append((max_topic_size, True))
+    for limit, may_be_unread in passes:
+        heads = [
+            (segments[taken[partition]].first_timestamp, partition)
+            for partition, segments in candidates.items()
+            if _may_go(segments, taken[partition], may_be_unread)
+        ]
+        heapify(heads)
+        while heads and size >= limit:
+            _, partition = heappop(heads)
+            segments = candidates[partition]
+            oldest = segments[taken[partition]]
+            size -= oldest.size_bytes
+            delete[partition] = Cut(oldest.end_offset, may_be_unread)
+            taken[partition] += 1
+            if _may_go(segments, taken[partition], may_be_unread):
+                heappush(heads, (segments[taken[partition]].first_timestamp, partition))
+    kept_unread: dict[int, Cut] = {}
+    if size >= size_threshold(max_topic_size):
+        for partition, segments in candidates.items():
+            if taken[partition] < len(segments) and segments[taken[partition]].is_unread:
+                kept_unread[partition] = Cut(segments[taken[partition]].end_offset, False)
+    return SizePlan(delete, kept_unread)
+
+
+def _may_go(segments: Sequence[Candidate], number: int, may_be_unread: bool) -> bool:
+    return number < len(segments) and (may_be_unread or not segments[number].is_unread)
