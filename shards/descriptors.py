@@ -55,13 +55,14 @@ class RequestKind(IntEnum):
     # From shard 0
     GROUP_ASSIGN = 22  # what members hold from now on lies at position/length
     GROUP_REPORT = 23  # write what our members hold into the lent buffer
+    # About the segments of a partition, to its owner
+    DELETE_SEGMENTS = 32  # first = how many of the oldest
+    DELETE_UP_TO = 33  # segments that end at offset `first` or before; option = 1: even unread
+    SEGMENTS = 34  # write the sealed segments into the lent buffer
+    CHECK_INDEX = 35  # of the segment whose first offset is `first`
     # option = failed or succeeded; digests: first = name and address, second = address,
     # namespace = name
     LOGIN_NOTE = 64
-    DELETE_SEGMENTS = 66  # first = how many of the oldest
-    DELETE_UP_TO = 67  # segments that end at offset `first` or before; option = 1: even unread
-    SEGMENTS = 68  # write the sealed segments into the lent buffer
-    CHECK_INDEX = 69  # of the segment whose first offset is `first`
     CACHE_METRICS = 65  # write what was read from memory and what was not into the lent buffer
 
 
