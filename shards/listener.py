@@ -21,7 +21,8 @@ from borzoi.shards.clients import Clients
 from borzoi.shards.config.addresses import format_address, parse_address
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import Limits, TcpSocket
-from borzoi.shards.connection import Connection, ConnectionLimits
+from borzoi.shards.connection import Connection, ConnectionLimits, SessionOfConnection
+from borzoi.shards.copying import COPY_BYTES, CopyingLink, CopyingSession
 from borzoi.shards.session import Link, Session
 from borzoi.shards.worker_spec import SessionState
 
@@ -87,7 +88,7 @@ class Listener:
                 # Refused, or gone: its end is ours to tell.
                 self._lost_session(state)
 
-    def opened(self, connection: Connection, address: str) -> Session | None:
+    def opened(self, connection: Connection, address: str) -> SessionOfConnection | None:
         """A session for a new connection, None when there are too many."""
         host = _host(address)
         if len(self._open) >= self._connections_max:
@@ -96,17 +97,18 @@ class Listener:
         if self._per_address[host] >= self._per_address_max:
             LOG.warning("refused %s: %d are open from there", address, self._per_address[host])
             return None
+        link: Link = CopyingLink(connection) if COPY_BYTES else connection
         arriving = self._arriving.pop(address, None)
         if arriving is not None:
-            session = self._adopt_session(connection, arriving)
+            session = self._adopt_session(link, arriving)
         else:
-            session = self._new_session(connection, address, Transport.TCP)
+            session = self._new_session(link, address, Transport.TCP)
         self._per_address[host] += 1
         self._open[connection] = session
         self._clients.add(session)
         if arriving is not None:
             session.settle_in(arriving)
-        return session
+        return CopyingSession(session) if COPY_BYTES else session
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
