@@ -3,7 +3,8 @@
 Owned by the worker's loop. Bytes are received straight into the arena: at a frame boundary into
 the receive block that all connections share, a frame that does not end there into a pool buffer
 of exactly its length. So an idle connection owns no buffer, and a frame is never copied, except
-for the part of a large one that came with its header.
+for the part of a large one that came with its header: a window of the first, 4 KiB of those that
+follow, because who sends large frames goes on doing so.
 
 One request of a connection is in work at a time. What arrives meanwhile waits here and reading
 is paused, which gives the order of answers and back-pressure for nothing. A connection that has
@@ -34,6 +35,10 @@ from borzoi.shards.pieces import PIECE_SIZE, WHOLE_SIZE_MAX, pieces_of
 # One turn of the loop carries out at most so many requests of a connection, and reads at most one
 # full window. A ping takes 10 us: without this bound a flood of them kept others waiting 400 ms.
 REQUESTS_PER_TURN_MAX: Final = 64
+LARGE_HEAD_SIZE: Final = 4096
+"""Read at first of a client whose last frame did not fit into a window: what comes with the header
+has to be copied, so that most of the frame goes where it belongs."""
+
 C_INT: Final = struct.Struct("=i")
 
 
@@ -104,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self._kept = b""  # bytes that wait for their turn, or for the rest of a header
         self._filling: Buffer | None = None
         self._filled = 0
+        self._expects_large = False
         self._drain_left = 0
         self._drain_answer = b""
         self._busy = False
@@ -145,6 +151,8 @@ class Connection(asyncio.BufferedProtocol):
         filling = self._filling
         if filling is not None:
             return filling.view[self._filled :]
+        if self._expects_large:
+            return self._receive.window()[:LARGE_HEAD_SIZE]
         return self._receive.window()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -172,6 +180,7 @@ class Connection(asyncio.BufferedProtocol):
                 # out here, because it runs for each of them. Our hold becomes the request's.
                 self._frame_since = None
                 self._busy = True
+                self._expects_large = False
                 self._request_buffer = block
                 assert self._session is not None
                 begin = start + REQUEST_HEADER.size
@@ -447,6 +456,7 @@ class Connection(asyncio.BufferedProtocol):
         buffer.view[: head.nbytes] = head
         self._filling = buffer
         self._filled = head.nbytes
+        self._expects_large = True
         self._wait_for_frame()
         return True
 

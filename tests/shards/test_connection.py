@@ -20,6 +20,7 @@ from borzoi.router.arena import Arena, create_arena
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import KIB, MIB, MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
+from borzoi.shards import connection
 from borzoi.shards.connection import REQUESTS_PER_TURN_MAX, Connection, ConnectionLimits
 from borzoi.shards.pieces import PIECE_SIZE
 from tests.shards.hand_loop import HandLoop
@@ -496,6 +497,25 @@ def test_no_parting_frame_while_a_request_is_in_work(bench: Bench) -> None:
 
 def test_an_end_of_file_closes(bench: Bench) -> None:
     assert bench.connection.eof_received() is False
+
+
+def test_who_sent_a_large_frame_is_read_a_little_of_the_next_at_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes with the header of a large frame is copied: let that be little."""
+    monkeypatch.setattr(connection, "LARGE_HEAD_SIZE", 64)
+    bench.session.is_authenticated = True
+    room = bench.connection.get_buffer
+    large = encode_request(Code.SEND_MESSAGES, bytes(3 * WINDOW))
+    assert len(room(-1)) == WINDOW
+    for _ in range(2):
+        bench.deliver(large)
+        assert len(room(-1)) == 64
+    # Frames of any size are still read right, and a small one ends the suspicion.
+    bench.deliver(large + PING + large)
+    bench.deliver(PING)
+    assert len(room(-1)) == WINDOW
+    assert bench.transport.sent == OK * 6
 
 
 # Lengths.
