@@ -181,7 +181,7 @@ def _produce(broker: BrokerProcess, summary: Summary, kills: int, worker_kills: 
         else:
             pid = broker.workers()[choice.randrange(2)]
             os.kill(pid, signal.SIGKILL)
-            wait_for(lambda: len(broker.workers()) == 2 and pid not in broker.workers().values())  # noqa: B023
+            wait_for(lambda: _is_replaced(broker, pid), 30)  # noqa: B023
             summary.worker_kills += 1
     wait_for(lambda: not any(one.is_alive() for one in producers), FINISH_TIMEOUT_S)
     for producer in producers:
@@ -192,6 +192,11 @@ def _produce(broker: BrokerProcess, summary: Summary, kills: int, worker_kills: 
     summary.memory_last = memory_of(broker)
     with connect(broker) as wire:
         _judge(wire, producers, summary)
+
+
+def _is_replaced(broker: BrokerProcess, pid: int) -> bool:
+    workers = broker.workers().values()
+    return len(workers) == 2 and pid not in workers
 
 
 def _judge(wire: Wire, producers: list[RepeatingProducer], summary: Summary) -> None:
