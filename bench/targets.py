@@ -24,6 +24,7 @@ from borzoi.bench.target_rows import Row, Run
 
 # Makes the broker use the pure-Python twin of its compiled loops.
 PURE_PYTHON: Final = {"BORZOI_PLAIN_LOOPS": "1"}
+DEDUPLICATING: Final = {"IGGY_SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true"}
 MANY_CONNECTIONS: Final = 32
 
 
@@ -155,6 +156,14 @@ def pure_python(effort: Effort) -> Row:
         )
 
 
+def deduplication_large(effort: Effort) -> Row:
+    return _deduplication_row(effort, "deduplication-large", "1,000 x 1 KB", 0.85, 1000)
+
+
+def deduplication_small(effort: Effort) -> Row:
+    return _deduplication_row(effort, "deduplication-small", "1,000 x 100 B", 0.70, 100)
+
+
 def flat_partitions(effort: Effort) -> Row:
     runs = tuple(flatness.partitions_run(effort.directory) for _ in range(effort.runs))
     return _flat_row("flat-partitions", "1,000 x 1 KB batches, 1 and 1,000 partitions", 1.15, runs)
@@ -196,6 +205,8 @@ ROWS: Final[dict[str, Callable[[Effort], Row]]] = {
     "other-shard": other_shard,
     "fsync": fsync_groups,
     "pure-python": pure_python,
+    "deduplication-large": deduplication_large,
+    "deduplication-small": deduplication_small,
     "flat-partitions": flat_partitions,
     "flat-segments": flat_segments,
     "flat-idle": flat_idle,
@@ -242,6 +253,24 @@ def _requests_row(
         bound, reached = limit(), broker()
         runs.append(_run(bound, reached, bound.requests_per_s, reached.requests_per_s))
     return Row(name, workload, "requests/s", target, False, tuple(runs))
+
+
+def _deduplication_row(
+    effort: Effort, name: str, batch: str, target: float, message_size: int
+) -> Row:
+    """New messages only: each is looked up, remembered, and makes an older one forgotten."""
+    with (
+        Bed(1, directory=effort.directory) as plain,
+        Bed(1, DEDUPLICATING, directory=effort.directory) as deduplicating,
+    ):
+        return _bytes_row(
+            effort,
+            name,
+            f"deduplication on against off, produce {batch} per batch",
+            target,
+            lambda: plain.produce(effort.duration_ns, message_size=message_size),
+            lambda: deduplicating.produce(effort.duration_ns, message_size=message_size),
+        )
 
 
 def _flat_row(name: str, workload: str, target: float, runs: tuple[Run, ...]) -> Row:

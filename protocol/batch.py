@@ -35,11 +35,14 @@ from borzoi.protocol.plain_loops import (
     Scan,
     random_ids,
 )
+from borzoi.protocol.plain_seen_ids import ENTRIES_MAX, Survivors
 
 if LOOPS == "compiled":
     from borzoi.protocol._loops import (
         RandomIds,
+        SeenIds,
         check_sent_batch,
+        copy_stamps,
         decode_batch,
         encode_batch,
         encode_outgoing,
@@ -53,6 +56,7 @@ if LOOPS == "compiled":
         scan_log,
         sent_index,
         stamp_batch,
+        without_stored,
     )
 else:
     from borzoi.protocol.plain_loops import (
@@ -72,8 +76,10 @@ else:
         sent_index,
         stamp_batch,
     )
+    from borzoi.protocol.plain_seen_ids import SeenIds, copy_stamps, without_stored
 
 __all__ = [
+    "ENTRIES_MAX",
     "INDEX_ENTRY",
     "INDEX_ENTRY_SIZE",
     "LOOPS",
@@ -85,8 +91,11 @@ __all__ = [
     "USER_HEADERS_SIZE_MAX",
     "RandomIds",
     "Scan",
+    "SeenIds",
+    "Survivors",
     "check_sent_batch",
     "clear_first_checksum",
+    "copy_stamps",
     "decode_batch",
     "encode_batch",
     "encode_outgoing",
@@ -102,6 +111,7 @@ __all__ = [
     "scan_log",
     "sent_index",
     "stamp_batch",
+    "without_stored",
 ]
 
 

@@ -7,7 +7,10 @@ syncs the old files, or an answer that comes late, can never be taken for the ne
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from borzoi.protocol.batch import SeenIds
+from borzoi.shards.descriptors import Done
 from borzoi.shards.groups.cursor import Cursor
 from borzoi.shards.target import Target
 from borzoi.storage.log import PartitionLog
@@ -16,6 +19,23 @@ from borzoi.storage.published import Published
 
 Ended = Callable[[int], None]
 """Told the status of what it waited for."""
+
+
+class Delayed(NamedTuple):
+    """An append that waits until the window of its partition is known."""
+
+    batch: memoryview
+    message_count: int
+    resubmitted: bool
+    done: Done
+
+
+@dataclass(slots=True, eq=False)
+class Window:
+    """The ids of the last messages, up to the one before `next_offset`."""
+
+    seen: SeenIds
+    next_offset: int
 
 
 @dataclass(slots=True, eq=False)
@@ -35,11 +55,16 @@ class OwnedPartition:
     syncing: bool = False
     alive: bool = True
     cursors: dict[int, Cursor] = field(default_factory=dict)  # by group
+    window: Window | None = None  # None: not known, or there is no deduplication
+    delayed: list[Delayed] = field(default_factory=list)
 
     def end(self, status: int) -> None:
         """The partition is gone: nobody waits any longer, nothing is published any more."""
         self.alive = False
         waiters = [*self.appends, *self.offset_commits, *self.sync_waiters]
         self.appends, self.offset_commits, self.sync_waiters = [], [], []
+        delayed, self.delayed = self.delayed, []
         for ended in waiters:
             ended(status)
+        for one in delayed:
+            one.done(status, 0, 0, 0)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from borzoi.protocol.batch import first_stamped_offset, matching_messages, message_start
+from borzoi.protocol.batch import matching_messages, message_start
 from borzoi.protocol.errors import (
     BrokerError,
     CannotReadPartitions,
@@ -20,6 +20,7 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.placement import pack_namespace, unpack_namespace
+from borzoi.shards.deduplication import Deduplication
 from borzoi.shards.descriptors import Done
 from borzoi.shards.durability import Durability
 from borzoi.shards.group_commit import GroupCommit
@@ -30,6 +31,7 @@ from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.poll import Poll
 from borzoi.shards.poll_start import current_offset, poll_start
 from borzoi.shards.readers import HEALS_MAX, Readers
+from borzoi.shards.resubmission import stored_since
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
 from borzoi.storage.files import Files
@@ -37,7 +39,6 @@ from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.offsets import ConsumerOffsets
 from borzoi.storage.open_files import OpenFiles
-from borzoi.storage.published import Published
 from borzoi.storage.reader import Slices
 from borzoi.storage.trash import retire_directory
 
@@ -64,6 +65,7 @@ class Partitions:
         *,
         consumers_max: int,
         response_size_max: int,
+        deduplication: Deduplication | None = None,
     ) -> None:
         self._layout = layout
         self._files = files
@@ -75,6 +77,7 @@ class Partitions:
         self._warm_reads = warm_reads
         self._consumers_max = consumers_max
         self._response_size_max = response_size_max
+        self._deduplication = deduplication
         self._owned: dict[int, OwnedPartition] = {}
         self._refused: dict[int, str] = {}
 
@@ -117,6 +120,9 @@ class Partitions:
         """Append a checked batch. It is stamped in place; the caller keeps it until `done`."""
         try:
             partition = self.find(target)
+            if self._deduplication is not None:
+                self._deduplication.append(partition, batch, message_count, resubmitted, done)
+                return
             if resubmitted:
                 stored = self._already_stored(partition, batch, message_count)
                 if stored == message_count:
@@ -368,15 +374,8 @@ class Partitions:
         self, partition: OwnedPartition, batch: memoryview, message_count: int
     ) -> int:
         """How many messages of a batch the dead owner had written: the leading ones, or none."""
-        first = first_stamped_offset(batch)
-        written: Published = partition.log.written
-        if first is None or not written.first_offset <= first < written.next_offset:
-            return 0
-        found = self._readers.reader(partition.target).read(
-            written, first, message_count, batch.nbytes
-        )
-        stored = memoryview(b"".join(found.views))
-        return matching_messages(batch, stored)
+        stored = stored_since(self._readers, partition, batch, message_count)
+        return 0 if stored is None else matching_messages(batch, stored)
 
 
 def _ignore_status(_status: int) -> None:

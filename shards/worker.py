@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
+from borzoi.protocol.batch import ENTRIES_MAX
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.arena import Arena, PeerArena
@@ -42,6 +43,7 @@ from borzoi.shards.clock import BrokerClock
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
+from borzoi.shards.deduplication import Deduplication
 from borzoi.shards.deleting import Deleting
 from borzoi.shards.describe import Describer
 from borzoi.shards.descriptors import GROUP_KINDS, Done, Request, RequestKind
@@ -195,6 +197,7 @@ class Worker:
             journal_size_max=system.partition.size_of_messages_required_to_save,
         )
         self._warm_reads = WarmReads(loop, self._disk, self._files)
+        self._deduplication = self._new_deduplication()
         self._partitions = Partitions(
             self._layout,
             self._files,
@@ -206,6 +209,7 @@ class Worker:
             self._warm_reads,
             consumers_max=config.limits.consumers_per_partition_max,
             response_size_max=config.limits.response_size_max,
+            deduplication=self._deduplication,
         )
         self._deleting = Deleting(
             loop, self._disk, self._files, self._layout.trash, self._partitions, self._commit
@@ -213,6 +217,21 @@ class Worker:
         self._repairing = Repairing(loop, self._disk, self._partitions, self._commit)
         channel = socket.socket(fileno=spec.channel_fd)
         self._channel = FdChannel(loop, channel, self._take_message, self._supervisor_gone)
+
+    def _new_deduplication(self) -> Deduplication | None:
+        wanted = self._config.system.message_deduplication
+        if not wanted.enabled:
+            return None
+        return Deduplication(
+            self._loop,
+            self._disk,
+            self._files,
+            self._commit,
+            self._readers,
+            self._durability,
+            entries_max=wanted.max_entries or ENTRIES_MAX,
+            expiry_us=wanted.expiry,
+        )
 
     # Booting.
 
@@ -263,6 +282,8 @@ class Worker:
         saver = self._config.message_saver
         if saver.enabled:
             self._loop.call_later(seconds(saver.interval), self._save)
+        if self._deduplication is not None:
+            self._deduplication.keep_trimmed(self._partitions)
         cleaner = self._config.personal_access_token.cleaner
         if self._writing is not None and cleaner.enabled:
             TokenCleaner(

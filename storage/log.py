@@ -36,6 +36,7 @@ from borzoi.storage.log_directory import LogDirectory
 from borzoi.storage.log_sync import LogSync, SyncPlan
 from borzoi.storage.open_files import OUT_OF_FILES, OpenFiles
 from borzoi.storage.published import Published
+from borzoi.storage.recent_ids import Tail, tail_of
 from borzoi.storage.recovery import CheckedIndex, Recovered, check_index, recover
 from borzoi.storage.segment import SealedSegment
 from borzoi.storage.staging import StagedGroup
@@ -179,6 +180,19 @@ class PartitionLog:
     @property
     def staged_messages(self) -> int:
         return self._staged.message_count
+
+    @property
+    def staged_end(self) -> int:
+        """The offset the next batch will begin with; it falls back when a group is refused."""
+        return self._staged.next_offset
+
+    def timestamp_at(self, now_us: int) -> int:
+        """What a batch is stamped with that is staged at this time."""
+        return self._staged.timestamp_at(now_us)
+
+    def tail(self, message_count: int) -> list[Tail]:
+        """Where the last so many written messages lie, oldest first."""
+        return tail_of(self._sealed, self._end, message_count)
 
     def clean_partition(self, offsets_digest: int) -> CleanPartition:
         """The row for the record of a clean stop, after the last sync."""

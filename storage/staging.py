@@ -92,6 +92,10 @@ class StagedGroup:
             return []
         return [*self.sealed, self._open_part(sealed=False)]
 
+    def timestamp_at(self, now_us: int) -> int:
+        """What `add` stamps at this time. It does not call this: it runs for every request."""
+        return max(now_us, self._last_timestamp)
+
     def add(self, batch: memoryview, message_count: int, now_us: int) -> int:
         """Stamp a batch in place and take it in; return the offset of its first message.
 

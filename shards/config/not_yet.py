@@ -24,7 +24,6 @@ NOT_YET: Final[dict[str, str]] = {
     "system.encryption": "messages are stored in clear text",
     "system.compression": "segments are not compressed yet",
     "system.segment.archive_expired": "nothing is archived yet",
-    "system.message_deduplication": "messages are not deduplicated yet",
     "system.recovery": "missing state is never invented",
 }
 

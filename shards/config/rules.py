@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from borzoi.protocol.batch import ENTRIES_MAX
 from borzoi.shards.config.cpu_allocation import KEY as CPU_KEY
 from borzoi.shards.config.cpu_allocation import CpuCount, CpuRange, parse_cpu_allocation
 from borzoi.shards.config.durations import SECOND, SERVER_DEFAULT, format_duration
@@ -149,6 +150,12 @@ def _log_and_topics(system: System) -> Iterator[str]:
     yield from _above_zero(
         "system.partition.messages_required_to_save", system.partition.messages_required_to_save
     )
+    entries = system.message_deduplication.max_entries
+    if entries > ENTRIES_MAX:
+        yield (
+            f"system.message_deduplication.max_entries is {entries}: needs at most {ENTRIES_MAX},"
+            " or 0 for that many"
+        )
 
 
 def _memory_pool(pool: MemoryPool) -> Iterator[str]:

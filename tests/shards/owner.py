@@ -7,6 +7,7 @@ from borzoi.protocol.batch import clear_first_checksum
 from borzoi.protocol.message import Message, decode_messages, encode_messages
 from borzoi.router.board import Board, create_board
 from borzoi.router.placement import pack_namespace
+from borzoi.shards.deduplication import Deduplication
 from borzoi.shards.deleting import Deleting
 from borzoi.shards.durability import Durability
 from borzoi.shards.group_commit import GroupCommit
@@ -44,9 +45,16 @@ class Owner:
     """One shard's partitions; `die` and `succeed` are its death and its successor's birth."""
 
     def __init__(
-        self, root: Path, durability: Durability, *, segment_size_max: int = 1 << 20
+        self,
+        root: Path,
+        durability: Durability,
+        *,
+        segment_size_max: int = 1 << 20,
+        window: tuple[int, int] | None = None,
     ) -> None:
         self.durability = durability
+        self.window = window
+        self.now_us = 1_000_000_000
         self.layout = DataLayout(root)
         self.settings = LogSettings(segment_size_max)
         self._board_fd = create_board(BOARD_SLOTS)
@@ -68,6 +76,20 @@ class Owner:
             journal_messages_max=JOURNAL_MESSAGES_MAX,
             journal_size_max=JOURNAL_SIZE_MAX,
         )
+        self.deduplication = None
+        if self.window is not None:
+            entries_max, expiry_us = self.window
+            self.deduplication = Deduplication(
+                self.loop.as_loop,
+                self.disk,
+                self.files,
+                self.commit,
+                self.readers,
+                self.durability,
+                entries_max=entries_max,
+                expiry_us=expiry_us,
+                now_us=lambda: self.now_us,
+            )
         self.partitions = Partitions(
             self.layout,
             self.files,
@@ -79,6 +101,7 @@ class Owner:
             WarmReads(self.loop.as_loop, self.disk, self.files),
             consumers_max=CONSUMERS_MAX,
             response_size_max=RESPONSE_SIZE_MAX,
+            deduplication=self.deduplication,
         )
         self.repairing = Repairing(self.loop.as_loop, self.disk, self.partitions, self.commit)
         self.readers.ask_owner = self.repairing.check_index

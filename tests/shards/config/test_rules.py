@@ -124,6 +124,10 @@ def test_kept(settings: dict[str, Any]) -> None:
             {"system.partition.messages_required_to_save": 0},
             "system.partition.messages_required_to_save",
         ),
+        (
+            {"system.message_deduplication.max_entries": 1 << 24},
+            "system.message_deduplication.max_entries",
+        ),
         ({"system.sharding.cpu_allocation": "0"}, "system.sharding.cpu_allocation"),
         ({"system.sharding.cpu_allocation": "5"}, "system.sharding.cpu_allocation"),
         ({"system.sharding.cpu_allocation": "2..2"}, "system.sharding.cpu_allocation"),

@@ -1,0 +1,121 @@
+"""The ids of the last messages of a log, read back to know them again after a restart.
+
+For a thread: it reads files, in pieces, and lets go of the interpreter while it does. It costs 16
+bytes of index for each message the window may hold, and of those that have not expired either
+the bytes around the header (small messages: one read for many) or the header alone (large ones).
+
+Reads only what `PartitionLog.tail` said was there. A segment that was deleted since is passed over.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from borzoi.protocol.batch import (
+    INDEX_ENTRY_SIZE,
+    MESSAGE_HEADER_SIZE,
+    SeenIds,
+    first_at_or_after,
+)
+from borzoi.storage.files import Files
+from borzoi.storage.layout import index_path, log_path
+from borzoi.storage.segment import IndexEntry, LogEnd, SealedSegment
+
+ENTRIES_AT_ONCE: Final = 16 * 1024
+BYTES_AT_ONCE: Final = 1024 * 1024
+SPARSE_SIZE: Final = 16 * 1024
+"""Messages larger than this on average are not read, only their headers: a call costs as much."""
+
+
+class Tail(NamedTuple):
+    """A run of messages in one segment, by their numbers in it."""
+
+    segment: int
+    first: int
+    end: int
+
+
+def tail_of(sealed: Sequence[SealedSegment], end: LogEnd, count_max: int) -> list[Tail]:
+    """Where the last so many messages lie, oldest first."""
+    tails: list[Tail] = []
+    for segment, count in (
+        (end.segment, end.message_count),
+        *((one.first_offset, one.message_count) for one in reversed(sealed)),
+    ):
+        if count_max == 0:
+            break
+        wanted = min(count, count_max)
+        if wanted:
+            tails.append(Tail(segment, count - wanted, count))
+        count_max -= wanted
+    return tails[::-1]
+
+
+def remember_tail(
+    seen: SeenIds, directory: str, tails: Sequence[Tail], timestamp_min: int, files: Files
+) -> None:
+    """Let `seen` know the messages of these runs that are not before `timestamp_min`."""
+    for tail in tails:
+        opened: list[int] = []
+        try:
+            for path in (index_path(directory, tail.segment), log_path(directory, tail.segment)):
+                opened.append(files.open(path, os.O_RDONLY))
+            index, log = opened
+            _remember_segment(seen, index, log, tail, timestamp_min, files)
+        except FileNotFoundError:
+            continue
+        finally:
+            for fd in opened:
+                files.close(fd)
+
+
+def _remember_segment(
+    seen: SeenIds, index: int, log: int, tail: Tail, timestamp_min: int, files: Files
+) -> None:
+    start = 0
+    if tail.first:
+        before = files.pread(index, INDEX_ENTRY_SIZE, (tail.first - 1) * INDEX_ENTRY_SIZE)
+        if len(before) < INDEX_ENTRY_SIZE:
+            return  # shorter than it was
+        start = IndexEntry.at(before, 0).position
+    for first in range(tail.first, tail.end, ENTRIES_AT_ONCE):
+        size = min(ENTRIES_AT_ONCE, tail.end - first) * INDEX_ENTRY_SIZE
+        entries = memoryview(files.pread(index, size, first * INDEX_ENTRY_SIZE))
+        count = len(entries) // INDEX_ENTRY_SIZE
+        if count == 0:
+            return
+        expired = first_at_or_after(entries, count, timestamp_min)
+        if expired:
+            start = IndexEntry.at(entries, expired - 1).position
+        wanted = entries[expired * INDEX_ENTRY_SIZE : count * INDEX_ENTRY_SIZE]
+        _remember_messages(seen, log, start, wanted, files)
+        start = IndexEntry.at(entries, count - 1).position
+
+
+def _remember_messages(
+    seen: SeenIds, log: int, start: int, entries: memoryview, files: Files
+) -> None:
+    """The messages of these entries, of which the first begins at `start`."""
+    count = len(entries) // INDEX_ENTRY_SIZE
+    number = 0
+    while number < count:
+        # As many as fit into one read; the last one's header does, even if nothing else of it.
+        room = start + BYTES_AT_ONCE - MESSAGE_HEADER_SIZE
+        reached = 1 + bisect_right(
+            range(number, count - 1), room, key=lambda each: IndexEntry.at(entries, each).position
+        )
+        run = entries[number * INDEX_ENTRY_SIZE : (number + reached) * INDEX_ENTRY_SIZE]
+        last_start = IndexEntry.at(run, reached - 2).position if reached > 1 else start
+        if last_start - start > reached * SPARSE_SIZE:
+            for each in range(reached):
+                header = files.pread(log, MESSAGE_HEADER_SIZE, start)
+                entry = run[each * INDEX_ENTRY_SIZE : (each + 1) * INDEX_ENTRY_SIZE]
+                seen.remember(memoryview(header), start, entry)
+                start = IndexEntry.at(entry, 0).position
+        else:
+            # Bounded once more: a damaged index may say anything.
+            size = min(max(last_start - start, 0) + MESSAGE_HEADER_SIZE, BYTES_AT_ONCE)
+            seen.remember(memoryview(files.pread(log, size, start)), start, run)
+            start = IndexEntry.at(run, reached - 1).position
+        number += reached
