@@ -101,6 +101,7 @@ cdef uint64_t METADATA_SIZE_MIN = send_target.METADATA_SIZE_MIN
 cdef uint64_t METADATA_SIZE_MAX = send_target.METADATA_SIZE_MAX
 cdef uint64_t PAYLOAD_SIZE_MAX = message_limits.MESSAGE_PAYLOAD_SIZE_MAX
 cdef uint64_t USER_HEADERS_SIZE_MAX = message_limits.USER_HEADERS_SIZE_MAX
+cdef uint64_t STORED_HEADERS_SIZE_MAX = message_limits.STORED_HEADERS_SIZE_MAX
 
 # Enough entries for a few hundred messages without growing.
 cdef enum:
@@ -456,7 +457,7 @@ cdef uint64_t end_of_sound_message(
         load_u64(header + OFFSET_AT) != expected_offset
         or load_u64(header + RESERVED_AT)
         or payload_length > PAYLOAD_SIZE_MAX
-        or user_headers_length > USER_HEADERS_SIZE_MAX
+        or user_headers_length > STORED_HEADERS_SIZE_MAX
     ):
         return 0
     message_size = HEADER_SIZE + user_headers_length + payload_length
