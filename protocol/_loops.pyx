@@ -63,7 +63,7 @@ cdef extern from "Python.h":
         PyBUF_READ
     int PyObject_GenericSetAttr(object, object, object) except -1
 
-LOOPS_VERSION = 4
+LOOPS_VERSION = 5
 
 # A message header, as drawn in message.py.
 cdef enum:

@@ -47,7 +47,7 @@ from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN, re
 
 # Raised with every change of what a loop takes, does or returns: a compiled module of another
 # version, left over from an older checkout, is not used.
-LOOPS_VERSION: Final = 4
+LOOPS_VERSION: Final = 5
 
 INDEX_ENTRY: Final = struct.Struct("<IIQ")  # drawn in batch.py
 INDEX_ENTRY_SIZE: Final = INDEX_ENTRY.size

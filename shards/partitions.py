@@ -32,6 +32,7 @@ from borzoi.shards.poll_start import current_offset, poll_start
 from borzoi.shards.readers import HEALS_MAX, Readers
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
+from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
@@ -64,6 +65,7 @@ class Partitions:
         *,
         consumers_max: int,
         response_size_max: int,
+        encryption: Encryption | None = None,
     ) -> None:
         self._layout = layout
         self._files = files
@@ -75,6 +77,7 @@ class Partitions:
         self._warm_reads = warm_reads
         self._consumers_max = consumers_max
         self._response_size_max = response_size_max
+        self._encryption = encryption
         self._owned: dict[int, OwnedPartition] = {}
         self._refused: dict[int, str] = {}
 
@@ -302,6 +305,7 @@ class Partitions:
             self._files,
             open_files=self._open_files,
             random_bytes=RANDOM_IDS,
+            cipher=cipher_of(self._encryption, target.namespace, target.birth),
         )
         offsets = ConsumerOffsets(directory, self._files, self._open_files, self._consumers_max)
         self.adopt(target, log, offsets)
@@ -372,11 +376,18 @@ class Partitions:
         written: Published = partition.log.written
         if first is None or not written.first_offset <= first < written.next_offset:
             return 0
-        found = self._readers.reader(partition.target).read(
-            written, first, message_count, batch.nbytes
-        )
-        stored = memoryview(b"".join(found.views))
-        return matching_messages(batch, stored)
+        reader = self._readers.reader(partition.target)
+        count = 0
+        # A read may return fewer than asked for, at a bound of its own. Stored messages may be
+        # larger than sent ones, but not twice as large.
+        while count < message_count:
+            rest = batch[message_start(batch, count) :]
+            found = reader.read(written, first + count, message_count - count, 2 * batch.nbytes)
+            matching = matching_messages(rest, memoryview(b"".join(found.views)))
+            count += matching
+            if matching == 0 or matching < found.message_count:
+                break
+        return count
 
 
 def _ignore_status(_status: int) -> None:

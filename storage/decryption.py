@@ -49,6 +49,7 @@ class Decryption:
         # says, and it may be damaged.
         self.size = sum(view.nbytes for run in runs for view in run.views)
         self.segment = runs[0].segment
+        self.first_offset = runs[0].first_offset
 
     def run(self, memory: memoryview) -> Plain | BrokerError:
         """All messages up to the first that does not open, or why not even one does."""

@@ -121,6 +121,11 @@ class PartitionCipher:
         return SegmentCipher(self._key, header)
 
 
+def cipher_of(encryption: Encryption | None, namespace: int, birth: int) -> PartitionCipher | None:
+    """The cipher of a partition, None where there is no key."""
+    return None if encryption is None else encryption.partition(namespace, birth)
+
+
 class SegmentCipher:
     """Encrypts and decrypts the messages of one segment file."""
 

@@ -450,17 +450,16 @@ class PartitionReader:
             memory = heap_memory(work.size)
         if memory is None:
             raise Encrypted(work)
-        return self.decrypted(work, found.first_offset, work.run(memory))
+        return self.decrypted(work, work.run(memory))
 
-    def decrypted(
-        self, work: Decryption, first_offset: int, outcome: Plain | BrokerError
-    ) -> Slices:
+    def decrypted(self, work: Decryption, outcome: Plain | BrokerError) -> Slices:
         """What came of the work, as an answer, or raised. In the reader's own thread."""
         if isinstance(outcome, BrokerError):
             # It may be the index that is wrong.
             self.doubted = work.segment
             raise outcome
         view, count = outcome
+        first_offset = work.first_offset
         self._plain = first_offset, count, weakref.ref(view)
         return Slices([view], count, first_offset, view.nbytes)
 

@@ -57,7 +57,7 @@ class Notes:
             self.different.update(cipher.header.salt + nonce for nonce in nonces)
             return iter(nonces)
 
-        SegmentCipher._nonces = noting  # type: ignore[method-assign] # put back below
+        SegmentCipher._nonces = noting  # type: ignore[method-assign,assignment] # put back below
         try:
             yield
         finally:

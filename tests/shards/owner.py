@@ -16,6 +16,7 @@ from borzoi.shards.readers import Readers
 from borzoi.shards.repairing import Repairing
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
+from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.mapped import WindowCache
@@ -44,9 +45,15 @@ class Owner:
     """One shard's partitions; `die` and `succeed` are its death and its successor's birth."""
 
     def __init__(
-        self, root: Path, durability: Durability, *, segment_size_max: int = 1 << 20
+        self,
+        root: Path,
+        durability: Durability,
+        *,
+        segment_size_max: int = 1 << 20,
+        encryption: Encryption | None = None,
     ) -> None:
         self.durability = durability
+        self.encryption = encryption
         self.layout = DataLayout(root)
         self.settings = LogSettings(segment_size_max)
         self._board_fd = create_board(BOARD_SLOTS)
@@ -59,7 +66,14 @@ class Owner:
         self.files = FailingFiles()
         self.open_files = OpenFiles(self.files, 64)
         self.layout.create_skeleton(self.files)
-        self.readers = Readers(self.board, self.layout, WindowCache(16), self.files, False)
+        self.readers = Readers(
+            self.board,
+            self.layout,
+            WindowCache(16),
+            self.files,
+            False,
+            encryption=self.encryption,
+        )
         self.commit = GroupCommit(
             self.loop.as_loop,
             self.board,
@@ -79,6 +93,7 @@ class Owner:
             WarmReads(self.loop.as_loop, self.disk, self.files),
             consumers_max=CONSUMERS_MAX,
             response_size_max=RESPONSE_SIZE_MAX,
+            encryption=self.encryption,
         )
         self.repairing = Repairing(self.loop.as_loop, self.disk, self.partitions, self.commit)
         self.readers.ask_owner = self.repairing.check_index
@@ -106,6 +121,7 @@ class Owner:
             self.files,
             board=board if board.birth == TARGET.birth else None,
             open_files=self.open_files,
+            cipher=cipher_of(self.encryption, TARGET.namespace, TARGET.birth),
         )
         offsets = ConsumerOffsets.load(
             directory,

@@ -387,7 +387,7 @@ def test_large_reads_are_left_to_a_thread_and_bounded(
     work = raised.value.work
     assert decryption.INLINE_SIZE_MAX < work.size <= 256 * 1024
     plain = work.run(memoryview(bytearray(work.size)))
-    slices = partition.reader.decrypted(work, 0, plain)
+    slices = partition.reader.decrypted(work, plain)
     assert slices.message_count == 256 * 1024 // (1064 + MESSAGE_OVERHEAD)
     small = partition.reader.read(written, 3, 10, ALL, may_wait=False)
     assert small.message_count == 10
