@@ -65,7 +65,7 @@ cdef extern from "Python.h":
         PyBUF_READ
     int PyObject_GenericSetAttr(object, object, object) except -1
 
-LOOPS_VERSION = 5
+LOOPS_VERSION = 6
 
 # A message header, as drawn in message.py.
 cdef enum:
@@ -105,6 +105,7 @@ cdef uint64_t PAYLOAD_SIZE_MAX = message_limits.MESSAGE_PAYLOAD_SIZE_MAX
 cdef uint64_t USER_HEADERS_SIZE_MAX = message_limits.USER_HEADERS_SIZE_MAX
 cdef uint64_t ENTRIES_MAX = plain_seen_ids.ENTRIES_MAX
 cdef uint64_t STAMPED_DUPLICATE = plain_seen_ids.STAMPED_DUPLICATE
+cdef uint64_t STORED_HEADERS_SIZE_MAX = message_limits.STORED_HEADERS_SIZE_MAX
 
 # Enough entries for a few hundred messages without growing.
 cdef enum:
@@ -460,7 +461,7 @@ cdef uint64_t end_of_sound_message(
         load_u64(header + OFFSET_AT) != expected_offset
         or load_u64(header + RESERVED_AT)
         or payload_length > PAYLOAD_SIZE_MAX
-        or user_headers_length > USER_HEADERS_SIZE_MAX
+        or user_headers_length > STORED_HEADERS_SIZE_MAX
     ):
         return 0
     message_size = HEADER_SIZE + user_headers_length + payload_length

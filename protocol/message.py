@@ -31,6 +31,8 @@ CHECKSUM_SIZE: Final = 8  # the checksum covers all that follows it
 
 MESSAGE_PAYLOAD_SIZE_MAX: Final = 64_000_000
 USER_HEADERS_SIZE_MAX: Final = 100_000
+STORED_HEADERS_SIZE_MAX: Final = USER_HEADERS_SIZE_MAX + 64
+"""In a segment file: an encrypted message keeps its tag and nonce behind the user headers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from borzoi.protocol.message import (
     CHECKSUM_SIZE,
     MESSAGE_HEADER_SIZE,
     MESSAGE_PAYLOAD_SIZE_MAX,
+    STORED_HEADERS_SIZE_MAX,
     USER_HEADERS_SIZE_MAX,
     Message,
     decode_message,
@@ -46,7 +47,7 @@ from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN, re
 
 # Raised with every change of what a loop takes, does or returns: a compiled module of another
 # version, left over from an older checkout, is not used.
-LOOPS_VERSION: Final = 5
+LOOPS_VERSION: Final = 6
 
 INDEX_ENTRY: Final = struct.Struct("<IIQ")  # drawn in batch.py
 INDEX_ENTRY_SIZE: Final = INDEX_ENTRY.size
@@ -537,7 +538,7 @@ def _end_of_sound_message(view: memoryview, at: int, expected_offset: int) -> in
         offset != expected_offset
         or reserved
         or payload_length > MESSAGE_PAYLOAD_SIZE_MAX
-        or user_headers_length > USER_HEADERS_SIZE_MAX
+        or user_headers_length > STORED_HEADERS_SIZE_MAX
     ):
         return 0
     end: int = at + MESSAGE_HEADER_SIZE + user_headers_length + payload_length

@@ -14,6 +14,7 @@ from borzoi.shards.metadata.writer import MetadataWriter, open_writer
 from borzoi.shards.passwords import hash_password, verify_password
 from borzoi.shards.root_account import DEFAULT_PASSWORD
 from borzoi.shards.worker_spec import Root
+from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.wal import WalDamaged
@@ -29,6 +30,7 @@ def open_metadata(
     *,
     published_position: int,
     slots_max: int,
+    encryption: Encryption | None = None,
 ) -> tuple[MetadataWriter, bool]:
     """The writer, and whether it has just made the root user. Publish its end before serving."""
     system = config.system
@@ -46,6 +48,7 @@ def open_metadata(
             files,
             settings,
             published_position=published_position,
+            encryption=encryption,
         )
     except WalDamaged as error:
         raise CannotBoot(str(error)) from error

@@ -59,6 +59,7 @@ class MetadataWriting:
         clock: BrokerClock,
         *,
         sync: bool,
+        names_are_secret: bool = False,
     ) -> None:
         self._writer = writer
         self._board = board
@@ -70,6 +71,7 @@ class MetadataWriting:
         self._files = files
         self._clock = clock
         self._sync = sync
+        self._names_are_secret = names_are_secret
         self._one_at_a_time = asyncio.Lock()
         self._emptying_trash = False
         self._more_trash = False
@@ -90,9 +92,9 @@ class MetadataWriting:
             effects = self._writer.applied()
             self.on_effects(effects)
             change = Change(effects.index, _new_id(self._writer.state, command))
-            LOG.info(
-                "entry %d by user %d at %d: %s", change.entry, user_id, timestamp, _named(command)
-            )
+            # The log lies beside the data: where that is encrypted, it must not tell what is in it.
+            what = type(command).__name__ if self._names_are_secret else _named(command)
+            LOG.info("entry %d by user %d at %d: %s", change.entry, user_id, timestamp, what)
             if effects.needs_barrier:
                 await self.barrier(change.entry)
                 self._remove_directories(effects)

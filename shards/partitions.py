@@ -34,6 +34,7 @@ from borzoi.shards.readers import HEALS_MAX, Readers
 from borzoi.shards.resubmission import stored_since
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
+from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
@@ -66,6 +67,7 @@ class Partitions:
         consumers_max: int,
         response_size_max: int,
         deduplication: Deduplication | None = None,
+        encryption: Encryption | None = None,
     ) -> None:
         self._layout = layout
         self._files = files
@@ -78,6 +80,7 @@ class Partitions:
         self._consumers_max = consumers_max
         self._response_size_max = response_size_max
         self._deduplication = deduplication
+        self._encryption = encryption
         self._owned: dict[int, OwnedPartition] = {}
         self._refused: dict[int, str] = {}
 
@@ -308,6 +311,7 @@ class Partitions:
             self._files,
             open_files=self._open_files,
             random_bytes=RANDOM_IDS,
+            cipher=cipher_of(self._encryption, target.namespace, target.birth),
         )
         offsets = ConsumerOffsets(directory, self._files, self._open_files, self._consumers_max)
         self.adopt(target, log, offsets)

@@ -12,6 +12,8 @@ from borzoi.router.placement import unpack_namespace
 from borzoi.shards.descriptors import Done
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.target import Target
+from borzoi.storage.decryption import TakeMemory, heap_memory
+from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
 from borzoi.storage.layout import DataLayout
@@ -35,6 +37,8 @@ class Readers:
         files: Files,
         validate_checksum: bool,
         caching: IndexCaching = IndexCaching.OPEN_SEGMENT,
+        encryption: Encryption | None = None,
+        memory: TakeMemory = heap_memory,
     ) -> None:
         self._board = board
         self._layout = layout
@@ -42,6 +46,8 @@ class Readers:
         self._index_windows = IndexWindows(caching, windows)
         self._files = files
         self._validate_checksum = validate_checksum
+        self._encryption = encryption
+        self._memory = memory
         # How to ask the owner of a partition to check an index; the worker wires it.
         self.ask_owner: Callable[[Target, int, Done], None] | None = None
         self._readers: dict[tuple[int, int], PartitionReader] = {}  # oldest first
@@ -103,6 +109,8 @@ class Readers:
                 validate_checksum=self._validate_checksum,
                 newest=lambda: self.published(target.slot),
                 index_windows=self._index_windows,
+                cipher=cipher_of(self._encryption, target.namespace, target.birth),
+                memory=self._memory,
             )
             self._readers[key] = reader
             if len(self._readers) > READERS_MAX:

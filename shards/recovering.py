@@ -19,6 +19,7 @@ from borzoi.shards.readers import Readers
 from borzoi.shards.target import Target
 from borzoi.storage.birth import BirthDamaged, read_birth
 from borzoi.storage.clean_stop import CleanStop
+from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout, PartitionDirectory
 from borzoi.storage.log import LogSettings, PartitionLog
@@ -53,6 +54,7 @@ def recover_partitions(
     readers: Readers,
     clean: CleanStop | None,
     consumers_max: int,
+    encryption: Encryption | None = None,
 ) -> Recovery:
     """Open every partition of ours that has a directory, and publish it."""
     opened = removed = 0
@@ -101,6 +103,7 @@ def recover_partitions(
                 board=board if board.birth == target.birth else None,
                 open_files=open_files,
                 random_bytes=RANDOM_IDS,
+                cipher=cipher_of(encryption, namespace, target.birth),
             )
         except OSError as error:
             # The disk cannot be read here: that is no torn tail, nothing may be cut.

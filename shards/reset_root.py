@@ -15,12 +15,15 @@ from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.config.schema import Config
 from borzoi.shards.credentials import PASSWORD_LENGTH
 from borzoi.shards.data_lock import lock_data_directory
+from borzoi.shards.encryption import open_encryption
 from borzoi.shards.metadata.commands import SetPasswordHash
 from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
 from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata.writer import MetadataWriter, open_writer
 from borzoi.shards.passwords import hash_password
 from borzoi.shards.root_account import forget_root_password
+from borzoi.storage.encrypted import Encryption
+from borzoi.storage.encryption_key import KeyRefused
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.wal import WalDamaged
@@ -45,16 +48,23 @@ def reset_root(config: Config, password: str) -> str:
         raise ConfigError(f"system.path is {data}: there is no metadata log of a broker in it")
     lock_fd = lock_data_directory(data)
     try:
-        return _reset(layout, system.segment.size, password)
-    except WalDamaged as error:
+        encryption = open_encryption(system, layout, Files())
+        return _reset(layout, system.segment.size, password, encryption)
+    except (WalDamaged, KeyRefused) as error:
         raise ConfigError(str(error)) from error
     finally:
         os.close(lock_fd)
 
 
-def _reset(layout: DataLayout, segment_size: int, password: str) -> str:
+def _reset(
+    layout: DataLayout, segment_size: int, password: str, encryption: Encryption | None
+) -> str:
     writer = open_writer(
-        layout.state_log, layout.state_snapshot, Files(), MetadataSettings(segment_size)
+        layout.state_log,
+        layout.state_snapshot,
+        Files(),
+        MetadataSettings(segment_size),
+        encryption=encryption,
     )
     try:
         root = writer.state.users.get(ROOT_USER_ID)

@@ -16,5 +16,15 @@ def stored_since(
     written = partition.log.written
     if first is None or not written.first_offset <= first < written.next_offset:
         return None
-    found = readers.reader(partition.target).read(written, first, message_count, batch.nbytes)
-    return memoryview(b"".join(found.views))
+    reader = readers.reader(partition.target)
+    # A read may return fewer than asked for, at a bound of its own. Stored messages may be larger
+    # than sent ones, but not twice as large.
+    stored: list[memoryview] = []
+    count = 0
+    while count < message_count:
+        found = reader.read(written, first + count, message_count - count, 2 * batch.nbytes)
+        if not found.message_count:
+            break
+        stored += found.views
+        count += found.message_count
+    return memoryview(b"".join(stored))

@@ -48,6 +48,7 @@ from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.cpus import Placement, read_numa_topology, resolve_cpus
 from borzoi.shards.data_lock import empty_data_directory, lock_data_directory
+from borzoi.shards.encryption import open_encryption
 from borzoi.shards.log_lines import set_up_logging
 from borzoi.shards.metadata.shortening import shorten_log
 from borzoi.shards.root_account import (
@@ -67,6 +68,8 @@ from borzoi.shards.worker_spec import (
     write_spec,
 )
 from borzoi.storage.clean_stop import CleanStop
+from borzoi.storage.encrypted import Encryption
+from borzoi.storage.encryption_key import KeyRefused
 from borzoi.storage.files import Files
 from borzoi.storage.info import UnknownDataFormat, read_info, write_info
 from borzoi.storage.layout import CURRENT_CONFIG_FILE, DataLayout
@@ -106,14 +109,16 @@ def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int
         raise ConfigError(f"system.path is {data}: {error}") from error
     if found is None:
         return FAILED
-    layout, root, clean, lock_fd = found
+    layout, root, clean, lock_fd, encryption = found
     _raise_file_limit()
-    return asyncio.run(_supervise(config, options, placement, budget, layout, root, clean, lock_fd))
+    return asyncio.run(
+        _supervise(config, options, placement, budget, layout, root, clean, lock_fd, encryption)
+    )
 
 
 def _open_data_directory(
     config: Config, warnings: tuple[str, ...], options: ServeOptions
-) -> tuple[DataLayout, RootAccount | None, CleanStop | None, int] | None:
+) -> tuple[DataLayout, RootAccount | None, CleanStop | None, int, Encryption | None] | None:
     """Lock and prepare what is below system.path; None if it must not be touched."""
     system = config.system
     data = Path(system.path)
@@ -131,8 +136,14 @@ def _open_data_directory(
     except UnknownDataFormat as error:
         LOG.error("%s", error)
         return None
+    try:
+        encryption = open_encryption(system, layout, files)
+    except (ConfigError, KeyRefused) as error:
+        LOG.error("cannot start: %s", error)
+        print(f"borzoi: {error}", file=sys.stderr, flush=True)
+        return None
     write_info(layout, files, __version__, info)
-    _shorten_metadata(layout, files)
+    _shorten_metadata(layout, files, encryption)
     shutil.rmtree(layout.runtime, ignore_errors=True)
     os.makedirs(layout.runtime)
     root = _first_root(config, options, layout, files)
@@ -148,12 +159,12 @@ def _open_data_directory(
     if root is not None and root.store_password_file:
         # Before the account exists: a kill in between must not leave one that nobody can use.
         store_root_password(data, root.password)
-    return layout, root, CleanStop.take(layout, files), lock_fd
+    return layout, root, CleanStop.take(layout, files), lock_fd, encryption
 
 
-def _shorten_metadata(layout: DataLayout, files: Files) -> None:
+def _shorten_metadata(layout: DataLayout, files: Files, encryption: Encryption | None) -> None:
     try:
-        shortened = shorten_log(layout.state_log, layout.state_snapshot, files)
+        shortened = shorten_log(layout.state_log, layout.state_snapshot, files, encryption)
     except OSError as error:
         LOG.warning("%s stays as long as it is: %s", layout.state_log, error)
         return
@@ -175,8 +186,11 @@ async def _supervise(
     root: RootAccount | None,
     clean: CleanStop | None,
     lock_fd: int,
+    encryption: Encryption | None,
 ) -> int:
-    supervisor = Supervisor(config, options, placement, budget, layout, root, clean, lock_fd)
+    supervisor = Supervisor(
+        config, options, placement, budget, layout, root, clean, lock_fd, encryption
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervisor.order_stop)
@@ -214,7 +228,9 @@ class Supervisor:
         root: RootAccount | None,
         clean: CleanStop | None,
         lock_fd: int,
+        encryption: Encryption | None,
     ) -> None:
+        self._encryption_key = encryption.key.secret_bytes() if encryption is not None else b""
         self._broker_start = broker_start()
         self._config = config
         self._lock_fd = lock_fd
@@ -318,6 +334,7 @@ class Supervisor:
             node=cpu.node,
             config=msgspec.Raw(to_json(self._config)),
             rust_log=self._options.environ.get("RUST_LOG", ""),
+            encryption_key=self._encryption_key,
             follower=self._options.follower,
             root=root,
             tcp_address=self._tcp_address,

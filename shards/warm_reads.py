@@ -2,20 +2,26 @@
 
 A page that is not in memory would stop the whole loop inside `send`, or inside the check of a
 checksum: milliseconds for a megabyte. So bytes that were not written lately are looked up first
-(mincore, some microseconds), and missing ones are read by a thread before they are touched.
+(mincore, some microseconds), and missing ones are read by a thread before they are touched. What
+is encrypted is decrypted by a thread as well, if it is more than a little.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
-from borzoi.protocol.errors import BrokerError, CannotReadFile
+from borzoi.protocol.errors import BrokerError, CannotDecryptData, CannotReadFile
+from borzoi.shards.copy_memory import CopyMemory
+from borzoi.storage.decryption import Decryption, Plain
 from borzoi.storage.files import Files
 from borzoi.storage.published import Published
-from borzoi.storage.reader import Cold, PartitionReader, Slices
+from borzoi.storage.reader import Cold, Encrypted, PartitionReader, Slices
 from borzoi.storage.segment_view import ColdRange
+
+LOG: Final = logging.getLogger(__name__)
 
 WARM_TRIES_MAX: Final = 8
 """So many ranges are fetched for one read; then it may wait, the machine is short of memory."""
@@ -29,10 +35,18 @@ Read = Callable[[Slices | None, BrokerError | None], None]
 class WarmReads:
     """Fetches cold bytes in the disk threads of a worker."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, disk: Executor, files: Files) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        disk: Executor,
+        files: Files,
+        memory: CopyMemory | None = None,
+    ) -> None:
+        """`memory` is needed where something may be encrypted."""
         self._loop = loop
         self._disk = disk
         self._files = files
+        self._memory = memory
 
     def read(
         self,
@@ -70,10 +84,36 @@ class WarmReads:
                 ),
                 ended,
             )
+        except Encrypted as encrypted:
+            self._decrypt(reader, encrypted.work, ended)
         except BrokerError as error:
             ended(None, error)
         else:
             ended(slices, None)
+
+    def _decrypt(self, reader: PartitionReader, work: Decryption, ended: Read) -> None:
+        def finish(outcome: Plain | BrokerError) -> None:
+            try:
+                slices = reader.decrypted(work, outcome)
+            except BrokerError as error:
+                ended(None, error)
+            else:
+                ended(slices, None)
+
+        def ready(memory: memoryview) -> None:
+            self._disk.submit(run, memory)
+
+        def run(memory: memoryview) -> None:
+            try:
+                outcome = work.run(memory)
+            except Exception as error:
+                # A fault of ours, but whoever waits must hear of it, and in the loop's thread.
+                LOG.exception("a decryption broke")
+                outcome = CannotDecryptData(str(error))
+            self._loop.call_soon_threadsafe(finish, outcome)
+
+        assert self._memory is not None, "somebody who has a key has memory, too"
+        self._memory.give(work.size, ready)
 
     def _fetch(self, cold: ColdRange, again: Callable[[], None], ended: Read) -> None:
         def run() -> None:

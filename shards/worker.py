@@ -43,6 +43,7 @@ from borzoi.shards.clock import BrokerClock
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
+from borzoi.shards.copy_memory import CopyMemory
 from borzoi.shards.deduplication import Deduplication
 from borzoi.shards.deleting import Deleting
 from borzoi.shards.describe import Describer
@@ -94,6 +95,8 @@ from borzoi.shards.worker_spec import (
     WorkerSpec,
 )
 from borzoi.storage.clean_stop import CleanStop
+from borzoi.storage.encrypted import Encryption
+from borzoi.storage.encryption_key import EncryptionKey
 from borzoi.storage.files import Files
 from borzoi.storage.index_windows import IndexCaching, load_indexes
 from borzoi.storage.layout import DataLayout
@@ -177,6 +180,11 @@ class Worker:
                 )
 
         # Storage.
+        self._encryption: Encryption | None = None
+        if spec.encryption_key:
+            key = EncryptionKey(spec.encryption_key)
+            self._encryption = Encryption(key, encrypts=system.encryption.enabled)
+        copy_memory = CopyMemory(loop, self._pool)
         self._index_caching = IndexCaching(system.segment.cache_indexes)
         self._settings = LogSettings(system.segment.size)
         self._open_files = OpenFiles(self._files, open_files_bound())
@@ -187,6 +195,8 @@ class Worker:
             self._files,
             system.partition.validate_checksum,
             self._index_caching,
+            self._encryption,
+            copy_memory.take,
         )
         self._commit = GroupCommit(
             loop,
@@ -196,7 +206,7 @@ class Worker:
             journal_messages_max=system.partition.messages_required_to_save,
             journal_size_max=system.partition.size_of_messages_required_to_save,
         )
-        self._warm_reads = WarmReads(loop, self._disk, self._files)
+        self._warm_reads = WarmReads(loop, self._disk, self._files, copy_memory)
         self._deduplication = self._new_deduplication()
         self._partitions = Partitions(
             self._layout,
@@ -210,6 +220,7 @@ class Worker:
             consumers_max=config.limits.consumers_per_partition_max,
             response_size_max=config.limits.response_size_max,
             deduplication=self._deduplication,
+            encryption=self._encryption,
         )
         self._deleting = Deleting(
             loop, self._disk, self._files, self._layout.trash, self._partitions, self._commit
@@ -244,7 +255,9 @@ class Worker:
             if not self._spec.tcp_address:
                 await self._wait_for_order("recover")
             writer = None
-            copy = open_copy(self._layout.state_log, self._layout.state_snapshot, self._files)
+            copy = open_copy(
+                self._layout.state_log, self._layout.state_snapshot, self._files, self._encryption
+            )
         if copy.snapshot_problem is not None:
             LOG.warning("%s", copy.snapshot_problem)
         self._wire(copy, writer)
@@ -302,6 +315,7 @@ class Worker:
             self._spec.root,
             published_position=self._board.read(METADATA_SLOT)[1],
             slots_max=self._spec.board_slots,
+            encryption=self._encryption,
         )
         end = writer.end
         self._board.publish(METADATA_SLOT, (end.index, end.position, 0, 0, 0, 0, 0, 0))
@@ -325,6 +339,7 @@ class Worker:
                 self._files,
                 self._clock,
                 sync=config.system.state.enforce_fsync,
+                names_are_secret=config.system.encryption.enabled,
             )
             self._writing.on_effects = self._take_effects
             self._metadata.proposer = self._writing
@@ -461,6 +476,7 @@ class Worker:
                 self._readers,
                 clean,
                 self._config.limits.consumers_per_partition_max,
+                self._encryption,
             )
         except MetadataIsBehind as error:
             raise CannotBoot(str(error)) from error

@@ -1,8 +1,8 @@
 """What a worker is told at its birth, and the orders and events that travel later.
 
 The specification lies in a memfd whose number is the worker's only argument: it may hold the
-root password of a first boot, which must not be seen in a process list. Descriptors are passed
-by inheritance under the numbers it names.
+root password of a first boot and the encryption key, which must not be seen in a process list.
+Descriptors are passed by inheritance under the numbers it names.
 
     supervisor -> worker   recover, listen(address), replace_peer(shard, generation) + 2 fds,
                            adopt(session) + 1 fd, stop
@@ -54,6 +54,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     rust_log: str
     follower: bool
     root: Root | None
+    # Empty if nothing is or was encrypted.
+    encryption_key: bytes
     # Empty on the first boot: the worker waits for orders. A restarted one goes on by itself.
     tcp_address: str
     generations: tuple[int, ...]

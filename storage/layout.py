@@ -4,6 +4,7 @@
         info.json                              which format this directory has
         state.messages                         the metadata log
         state.snapshot                         what its first entries come to
+        encryption-check                       once anything was encrypted: by it the key is known
         clean-stop.<shard>                     only while the broker is stopped
         backup/  logs/  runtime/  trash/
         streams/<id>/topics/<id>/partitions/<id>/
@@ -66,6 +67,7 @@ class DataLayout:
         self.state_log = os.path.join(self.root, "state.messages")
         self.state_snapshot = os.path.join(self.root, "state.snapshot")
         self.info_file = os.path.join(self.root, "info.json")
+        self.encryption_check_file = os.path.join(self.root, "encryption-check")
         self.runtime = os.path.join(self.root, "runtime")
         self.logs = os.path.join(self.root, "logs")
         self.backup = os.path.join(self.root, "backup")

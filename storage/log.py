@@ -30,6 +30,8 @@ from borzoi.protocol.errors import (
     SegmentNotFound,
 )
 from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.encrypted import PartitionCipher
+from borzoi.storage.encrypted_staging import new_group
 from borzoi.storage.files import Files
 from borzoi.storage.layout import index_path, log_path
 from borzoi.storage.log_directory import LogDirectory
@@ -39,6 +41,7 @@ from borzoi.storage.published import Published
 from borzoi.storage.recent_ids import Tail, tail_of
 from borzoi.storage.recovery import CheckedIndex, Recovered, check_index, recover
 from borzoi.storage.segment import SealedSegment
+from borzoi.storage.segment_form import PLAIN
 from borzoi.storage.staging import StagedGroup
 
 __all__ = ["LogSettings", "PartitionLog", "SyncPlan"]
@@ -69,6 +72,7 @@ class PartitionLog:
         open_files: OpenFiles,
         recovery: Recovered,
         random_bytes: Callable[[int], bytes],
+        cipher: PartitionCipher | None = None,
     ) -> None:
         self.directory = directory
         self.birth = birth
@@ -83,8 +87,9 @@ class PartitionLog:
         self._sealed_size = sum(segment.size_bytes for segment in self._sealed)
         self._end = recovery.end
         self._trusted_from = recovery.trusted_from
-        self._has_active_files = recovery.has_active_files
-        self._staged = StagedGroup(self._end, settings.segment_size_max, random_bytes)
+        self._staged = new_group(self._end, settings.segment_size_max, random_bytes, cipher)
+        # An active segment that is empty and of another form than it will have is made anew.
+        self._has_active_files = recovery.has_active_files and self._staged.form == self._end.form
 
         self._must_cut = False
         self._created_in_group: list[int] = []
@@ -99,9 +104,10 @@ class PartitionLog:
         *,
         open_files: OpenFiles,
         random_bytes: Callable[[int], bytes] = os.urandom,
+        cipher: PartitionCipher | None = None,
     ) -> "PartitionLog":
         """A log that has no files yet; the first write makes them."""
-        return cls(directory, birth, settings, files, open_files, Recovered(), random_bytes)
+        return cls(directory, birth, settings, files, open_files, Recovered(), random_bytes, cipher)
 
     @classmethod
     def recover(
@@ -115,10 +121,11 @@ class PartitionLog:
         board: Published | None = None,
         open_files: OpenFiles,
         random_bytes: Callable[[int], bytes] = os.urandom,
+        cipher: PartitionCipher | None = None,
     ) -> "PartitionLog":
         """The log that lies in the directory. The caller has compared its birth (read_birth)."""
         recovery = recover(directory, birth, files, clean, board)
-        log = cls(directory, birth, settings, files, open_files, recovery, random_bytes)
+        log = cls(directory, birth, settings, files, open_files, recovery, random_bytes, cipher)
         if recovery.end.next_offset and not recovery.has_active_files:
             # Messages are lost. The name of the next segment tells a later start that their
             # offsets were given out, when the board and the clean stop that knew it are gone.
@@ -141,7 +148,7 @@ class PartitionLog:
             end.next_offset,
             end.segment,
             end.position,
-            self._sealed_size + end.position,
+            self._sealed_size + (end.position if end.form is PLAIN else end.message_bytes),
             len(sealed) + 1,
             self._trusted_from,
         )
@@ -156,7 +163,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        return self._sealed_size + self._end.position
+        return self._sealed_size + self._end.message_bytes
 
     @property
     def sealed(self) -> tuple[SealedSegment, ...]:
@@ -255,12 +262,14 @@ class PartitionLog:
     def make_files(self) -> None:
         """Make the directory and the empty first segment now instead of at the first write."""
         assert not self._has_active_files
+        form = self._staged.form
         try:
             self._place.make(self.birth)
-            self._place.make_segment(self._end.segment)
+            self._place.make_segment(self._end.segment, form)
         except OSError as error:
             raise CannotCreateSegmentLogFile(f"{self.directory}: {error}") from error
         self._has_active_files = True
+        self._end = self._end._replace(position=form.start, form=form)
         self._sync.is_synced = False
 
     def _check_writable(self) -> None:
@@ -277,7 +286,7 @@ class PartitionLog:
         for part in parts:
             if part.segment != self._end.segment or not self._has_active_files:
                 self._created_in_group.append(part.segment)
-                self._place.make_segment(part.segment)
+                self._place.make_segment(part.segment, part.end.form)
             self._place.append(
                 part.segment,
                 part.position,
@@ -291,7 +300,7 @@ class PartitionLog:
         for part in parts:
             if part.sealed:
                 self._sealed.append(part.end.sealed())
-                self._sealed_size += part.end.position
+                self._sealed_size += part.end.message_bytes
                 self._sync.unsynced.append(part.end.segment)
 
     def _try_to_cut_back(self) -> None:
@@ -369,9 +378,14 @@ class PartitionLog:
         if count == 0 and published.first_offset == self.first_offset:
             return published
         left = [one for one in self._sealed[count:] if one.first_offset < published.active_segment]
+        active = published.active_segment
+        form = self._end.form
+        if active != self._end.segment:
+            form = next((one.form for one in self._sealed if one.first_offset == active), form)
+        active_bytes = form.message_bytes(published.end_position, published.next_offset - active)
         return published._replace(
-            first_offset=left[0].first_offset if left else published.active_segment,
-            size_bytes=sum(one.size_bytes for one in left) + published.end_position,
+            first_offset=left[0].first_offset if left else active,
+            size_bytes=sum(one.size_bytes for one in left) + active_bytes,
             segment_count=len(left) + 1,
         )
 

@@ -18,6 +18,7 @@ from borzoi.storage.layout import (
 )
 from borzoi.storage.open_files import KeptFiles, OpenFiles
 from borzoi.storage.segment import LogEnd
+from borzoi.storage.segment_form import SegmentForm
 
 
 class LogDirectory:
@@ -45,12 +46,17 @@ class LogDirectory:
         self.creations += 1
         self.exists = True
 
-    def make_segment(self, segment: int) -> None:
-        """An empty pair of files. Not durable."""
+    def make_segment(self, segment: int, form: SegmentForm) -> None:
+        """A pair of files without messages, of this form. Not durable."""
         self.creations += 1
-        for path in (log_path(self.path, segment), index_path(self.path, segment)):
-            with self.open.use(path, create=True):
-                pass
+        with self.open.use(log_path(self.path, segment), create=True) as fd:
+            if self.files.size(fd):
+                # It was begun in another form, and never got a message.
+                self.files.ftruncate(fd, 0)
+            if form.header is not None:
+                self.files.write_all(fd, (form.header.encode(),), 0)
+        with self.open.use(index_path(self.path, segment), create=True):
+            pass
 
     def append(
         self,

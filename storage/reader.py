@@ -13,13 +13,24 @@ One thread of control uses a reader.
 """
 
 import os
+import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 from borzoi.protocol.batch import scan_log
-from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum
+from borzoi.protocol.errors import BrokerError, CannotReadMessage, InvalidMessageChecksum
 from borzoi.storage.birth import BirthDamaged, read_birth
+from borzoi.storage.decryption import (
+    COPY_SIZE_MAX,
+    INLINE_SIZE_MAX,
+    Decryption,
+    Plain,
+    StoredRun,
+    TakeMemory,
+    heap_memory,
+)
+from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.hot_range import HotRange
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
@@ -70,6 +81,15 @@ class Slices(NamedTuple):
     message_count: int
     first_offset: int
     size: int
+    stored: tuple[StoredRun, ...] = ()  # while some of it is still encrypted
+
+
+class Encrypted(Exception):
+    """What is wanted has to be decrypted, and that takes time or memory."""
+
+    def __init__(self, work: Decryption) -> None:
+        super().__init__(f"{work.size} bytes are encrypted")
+        self.work = work
 
 
 class PartitionReader:
@@ -84,13 +104,19 @@ class PartitionReader:
         validate_checksum: bool = False,
         newest: Callable[[], Published] | None = None,
         index_windows: IndexWindows | None = None,
+        cipher: PartitionCipher | None = None,
+        memory: TakeMemory = heap_memory,
     ) -> None:
         """`newest` tells what the owner has published by now."""
         self._directory = directory
         self._newest = newest
         self._files = files
         self._index_windows = index_windows or IndexWindows(IndexCaching.OPEN_SEGMENT, windows)
-        self._access = ReadOnlyFiles(files, windows, self._index_windows)
+        self._access = ReadOnlyFiles(files, windows, self._index_windows, cipher)
+        self._cipher = cipher
+        self._memory = memory
+        # What was decrypted last, as long as somebody else has it.
+        self._plain: tuple[int, int, weakref.ref[memoryview]] | None = None
         self._validate_checksum = validate_checksum
         self._known: Published | None = None
         self._listed_birth = 0
@@ -119,7 +145,8 @@ class PartitionReader:
 
         At least one if there is any, even if it is larger than `bytes_max`. Ends early before
         a damaged message; InvalidMessageChecksum if that is the first one wanted. Unless it
-        `may_wait` for the disk, it raises Cold for bytes that are not in memory.
+        `may_wait` for the disk, it raises Cold for bytes that are not in memory, and Encrypted
+        for more than a few that have to be decrypted.
         """
         nothing = Slices([], 0, first_offset, 0)
         if count <= 0 or first_offset >= published.next_offset:
@@ -128,12 +155,14 @@ class PartitionReader:
         if following is not None:
             found, view = following
             return Slices([view], found, first_offset, view.nbytes)
+        if self._plain is not None and (kept := self._decrypted_before(first_offset, count)):
+            return kept
         self._may_wait = may_wait
         slices = self._attempt(
             published, lambda now: self._read(now, first_offset, count, bytes_max), nothing
         )
         self.reads_count += 1
-        return slices
+        return self._decrypt(slices, may_wait) if slices.stored else slices
 
     def find_timestamp(self, published: Published, timestamp: int) -> int:
         """The first offset whose time is not before `timestamp`, next_offset if there is none."""
@@ -304,13 +333,18 @@ class PartitionReader:
                 return Slices([], 0, first_offset, 0)
             first_offset = segments[number].first_offset
         views: list[memoryview] = []
+        stored: list[StoredRun] = []
         offset = first_offset
         size = 0
         for segment in segments[number:]:
             if views and segment.first_offset != offset:
                 break
+            if self._cipher is not None and segment.cipher is not None:
+                bytes_max = min(bytes_max, COPY_SIZE_MAX)
             run = self._run(segment, offset, count, bytes_max - size, published, not views)
             views += run.views
+            if self._cipher is not None and run.message_count:
+                stored.append(_stored_run(segment, run))
             offset += run.message_count
             size += run.size
             count -= run.message_count
@@ -319,11 +353,14 @@ class PartitionReader:
                     len(views) == 1
                     and first_offset >= segment.first_offset
                     and self._index_windows.may_be_held
+                    and segment.cipher is None
                 ):
                     within = first_offset - segment.first_offset
                     self._hot = HotRange(segment, within, segment.start_of(within), published)
                 break
-        return Slices(views, offset - first_offset, first_offset, size)
+        if not any(run.cipher for run in stored):
+            stored = []
+        return Slices(views, offset - first_offset, first_offset, size, tuple(stored))
 
     def _run(
         self,
@@ -359,7 +396,10 @@ class PartitionReader:
             if cold is not None:
                 raise Cold(cold)
         views = segment.log.views(start, end)
-        if self._is_trusted(published, offset, offset + count):
+        # What is encrypted is verified when it is decrypted.
+        if segment.cipher is not None or (
+            self._is_trusted(published, offset, offset + count) and not segment.must_verify
+        ):
             return Slices(views, count, offset, end - start)
         return self._verify(segment, Slices(views, count, offset, end - start), published, is_first)
 
@@ -400,6 +440,39 @@ class PartitionReader:
             self.doubted = segment.first_offset
             raise InvalidMessageChecksum(f"{segment.log.path}: offset {offset} is damaged")
         return Slices([], 0, offset, 0)
+
+    # Encrypted segments.
+
+    def _decrypt(self, found: Slices, may_wait: bool) -> Slices:
+        work = Decryption(found.stored)
+        memory = self._memory(work.size) if may_wait or work.size <= INLINE_SIZE_MAX else None
+        if memory is None and may_wait:
+            memory = heap_memory(work.size)
+        if memory is None:
+            raise Encrypted(work)
+        return self.decrypted(work, work.run(memory))
+
+    def decrypted(self, work: Decryption, outcome: Plain | BrokerError) -> Slices:
+        """What came of the work, as an answer, or raised. In the reader's own thread."""
+        if isinstance(outcome, BrokerError):
+            # It may be the index that is wrong.
+            self.doubted = work.segment
+            raise outcome
+        view, count = outcome
+        first_offset = work.first_offset
+        self._plain = first_offset, count, weakref.ref(view)
+        return Slices([view], count, first_offset, view.nbytes)
+
+    def _decrypted_before(self, first_offset: int, count: int) -> Slices | None:
+        """A poll that its owner decides is read twice: to count the messages, and to send them."""
+        assert self._plain is not None
+        first, found, kept = self._plain
+        view = kept()
+        if view is None:
+            self._plain = None
+        elif (first, found) == (first_offset, count):
+            return Slices([view], count, first_offset, view.nbytes)
+        return None
 
     # By time.
 
@@ -448,6 +521,17 @@ class PartitionReader:
         if segment.lacks(offset) and segment.first_offset not in self._accepted:
             self.doubted = segment.first_offset
             raise CannotReadMessage(f"{segment.index.path} has no entry for offset {offset}")
+
+
+def _stored_run(segment: SegmentView, run: Slices) -> StoredRun:
+    return StoredRun(
+        segment.first_offset,
+        segment.log.path,
+        segment.cipher,
+        run.views,
+        run.first_offset,
+        run.message_count,
+    )
 
 
 def _doubted_by(error: Stale | FileNotFoundError) -> int | None:

@@ -33,6 +33,7 @@ from borzoi.storage.published import Published
 from borzoi.storage.recovery_point import RecoveryPoint, read_recovery_point
 from borzoi.storage.scan import LogFile, Rebuilt, rebuild_index, scan_file
 from borzoi.storage.segment import IndexEntry, LogEnd, SealedSegment
+from borzoi.storage.segment_form import read_form
 
 EMPTY: Final = LogEnd(0, 0, 0, 0, 0)
 TIMESTAMP: Final = struct.Struct("<32xQ")  # in the header of a message
@@ -84,9 +85,8 @@ def recover(
     if board is not None:
         segments = _finish_deletion(directory, segments, board.first_offset, files)
     for segment, following in pairwise(segments):
-        sealed = _judge_sealed(directory, segment, following, files, recovered)
-        recovered.sealed.append(sealed)
-        recovered.end = sealed_end(sealed)
+        recovered.end = _judge_sealed(directory, segment, following, files, recovered)
+        recovered.sealed.append(recovered.end.sealed())
     recovered.unsynced = [first for first in segments[:-1] if not point or first >= point.segment]
     if segments:
         active = _ActiveRecovery(directory, segments[-1], files, recovered)
@@ -95,16 +95,6 @@ def recover(
     if recovered.is_synced:
         recovered.unsynced = []
     return recovered
-
-
-def sealed_end(sealed: SealedSegment) -> LogEnd:
-    return LogEnd(
-        sealed.first_offset,
-        sealed.size_bytes,
-        sealed.end_offset,
-        sealed.last_timestamp,
-        sealed.first_timestamp,
-    )
 
 
 def _remove_leftovers(directory: str, names: list[str], files: Files, recovered: Recovered) -> None:
@@ -133,11 +123,11 @@ def _finish_deletion(
 
 def _judge_sealed(
     directory: str, segment: int, following: int, files: Files, recovered: Recovered
-) -> SealedSegment:
+) -> LogEnd:
     expected = following - segment
     fd = files.open(log_path(directory, segment), os.O_RDONLY)
     try:
-        log = LogFile(files, fd, segment, files.size(fd))
+        log = _log_file(files, fd, segment)
         judged = _from_index_ends(directory, log, expected, files)
         if judged is not None:
             return judged
@@ -156,13 +146,16 @@ def _judge_sealed(
             f"{segment_name(segment)}: LOST offsets {segment + rebuilt.message_count} to "
             f"{following - 1}, the next segment begins at {following}"
         )
-    return _describe(segment, rebuilt.entries, rebuilt.end_position, recovered.end)
+    return _describe(log, rebuilt.entries, rebuilt.end_position, recovered.end)
 
 
-def _from_index_ends(
-    directory: str, log: LogFile, expected: int, files: Files
-) -> SealedSegment | None:
-    """The segment as its index describes it, None when the sizes do not fit each other."""
+def _log_file(files: Files, fd: int, segment: int) -> LogFile:
+    return LogFile(files, fd, segment, files.size(fd), read_form(files, fd))
+
+
+def _from_index_ends(directory: str, log: LogFile, expected: int, files: Files) -> LogEnd | None:
+    """The end of the segment as its index tells it, None when the sizes do not fit each other."""
+    start = log.form.start
     try:
         fd = files.open(index_path(directory, log.segment), os.O_RDONLY)
     except FileNotFoundError:
@@ -171,11 +164,11 @@ def _from_index_ends(
         if files.size(fd) != expected * INDEX_ENTRY_SIZE:
             return None
         if expected == 0:
-            return SealedSegment(log.segment, 0, 0, 0, 0) if log.size == 0 else None
+            empty = LogEnd(log.segment, start, log.segment, 0, 0, log.form)
+            return empty if log.size == start else None
         first = IndexEntry.at(files.pread(fd, INDEX_ENTRY_SIZE, 0), 0)
         last_at = (expected - 1) * INDEX_ENTRY_SIZE
         last = IndexEntry.at(files.pread(fd, INDEX_ENTRY_SIZE, last_at), 0)
-        start = 0
         if expected > 1:
             before = files.pread(fd, INDEX_ENTRY_SIZE, last_at - INDEX_ENTRY_SIZE)
             start = IndexEntry.at(before, 0).position
@@ -185,7 +178,8 @@ def _from_index_ends(
         return None
     if not _has_time(log, start, last):
         return None
-    return SealedSegment(log.segment, expected, log.size, first.timestamp, last.timestamp)
+    end_offset = log.segment + expected
+    return LogEnd(log.segment, log.size, end_offset, last.timestamp, first.timestamp, log.form)
 
 
 def _has_time(log: LogFile, start: int, entry: IndexEntry) -> bool:
@@ -200,7 +194,8 @@ def _has_time(log: LogFile, start: int, entry: IndexEntry) -> bool:
     if len(header) == MESSAGE_HEADER_SIZE and TIMESTAMP.unpack_from(header)[0] == entry.timestamp:
         return True
     message = log.read(start, entry.position - start)
-    return first_bad_message(message, 1, log.segment + entry.relative_offset) is not None
+    offset = log.segment + entry.relative_offset | log.form.mark
+    return first_bad_message(message, 1, offset) is not None
 
 
 class _ActiveRecovery:
@@ -222,7 +217,7 @@ class _ActiveRecovery:
         recovered = self._recovered
         fd = self._files.open(log_path(self._directory, self._segment), os.O_RDWR)
         try:
-            log = LogFile(self._files, fd, self._segment, self._files.size(fd))
+            log = _log_file(self._files, fd, self._segment)
             recovered.has_active_files = True
             if clean is not None:
                 if self._accept_clean(log, clean):
@@ -245,9 +240,7 @@ class _ActiveRecovery:
         if found is None:
             return False
         before = self._recovered.end.last_timestamp
-        self._recovered.end = sealed_end(
-            found._replace(last_timestamp=max(before, found.last_timestamp))
-        )
+        self._recovered.end = found._replace(last_timestamp=max(before, found.last_timestamp))
         self._recovered.trusted_from = clean.next_offset
         return True
 
@@ -266,6 +259,9 @@ class _ActiveRecovery:
             durable = RecoveryPoint(
                 board.birth, self._segment, board.end_position, board.next_offset
             )
+        if durable.next_offset == self._segment:
+            # It may have been noted when the empty segment was to be of another form.
+            durable = durable._replace(position=log.form.start)
         if durable.position > log.size:
             self._recovered.report.append(
                 f"{self._name}: has {log.size} bytes, but {durable.position} were durable"
@@ -284,7 +280,7 @@ class _ActiveRecovery:
             _report_rebuilt(self._segment, rebuilt, recovered)
             entries, end = rebuilt.entries, rebuilt.end_position
         else:
-            if is_sound_index(entries, count, durable.position):
+            if is_sound_index(entries, count, durable.position, log.form.start):
                 if board is not None and board.next_offset == durable.next_offset:
                     recovered.trusted_from = board.trusted_from
             else:
@@ -296,7 +292,7 @@ class _ActiveRecovery:
         if index is None or entries != index:
             _replace_index(self._directory, self._segment, entries, self._files)
             recovered.report.append(f"{self._name}: index written anew")
-        recovered.end = sealed_end(_describe(self._segment, entries, end, before))
+        recovered.end = _describe(log, entries, end, before)
 
     def _scan_tail(
         self, log: LogFile, entries: bytearray, durable: RecoveryPoint, timestamp_min: int
@@ -319,12 +315,14 @@ class _ActiveRecovery:
         return end
 
 
-def is_sound_index(entries: bytes | bytearray, message_count: int, end_position: int) -> bool:
+def is_sound_index(
+    entries: bytes | bytearray, message_count: int, end_position: int, start: int = 0
+) -> bool:
     """Could this be the index of so many messages that end there? Catches pages never written."""
     if len(entries) != message_count * INDEX_ENTRY_SIZE:
         return False
     if message_count == 0:
-        return end_position == 0
+        return end_position == start
     columns = memoryview(entries).cast("I")
     positions = columns[1::4].tolist()
     return (
@@ -345,7 +343,7 @@ def check_index(directory: str, segment: int, message_count_max: int, files: Fil
     """Compare the index of a sealed segment with its log. For a thread: reads all of it."""
     fd = files.open(log_path(directory, segment), os.O_RDONLY)
     try:
-        log = LogFile(files, fd, segment, files.size(fd))
+        log = _log_file(files, fd, segment)
         rebuilt = rebuild_index(log, message_count_max, 0, fill=False)
     finally:
         files.close(fd)
@@ -382,11 +380,11 @@ def _go_on_behind_missing(
     recovered.trusted_from = known
 
 
-def _describe(segment: int, entries: bytes | bytearray, size: int, before: LogEnd) -> SealedSegment:
+def _describe(log: LogFile, entries: bytes | bytearray, position: int, before: LogEnd) -> LogEnd:
     count = len(entries) // INDEX_ENTRY_SIZE
     first = IndexEntry.at(entries, 0).timestamp if count else 0
     last = IndexEntry.at(entries, count - 1).timestamp if count else before.last_timestamp
-    return SealedSegment(segment, count, size, first, last)
+    return LogEnd(log.segment, position, log.segment + count, last, first, log.form)
 
 
 def _replace_index(directory: str, segment: int, entries: bytes | bytearray, files: Files) -> None:

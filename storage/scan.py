@@ -21,9 +21,12 @@ from borzoi.protocol.batch import (
     scan_log,
 )
 from borzoi.storage.files import Files
+from borzoi.storage.segment_form import MESSAGE_OVERHEAD, PLAIN, SegmentForm
 
 CHUNK_SIZE: Final = 8 * 1024 * 1024
-MESSAGE_SIZE_MAX: Final = MESSAGE_HEADER_SIZE + MESSAGE_PAYLOAD_SIZE_MAX + USER_HEADERS_SIZE_MAX
+MESSAGE_SIZE_MAX: Final = (
+    MESSAGE_HEADER_SIZE + MESSAGE_PAYLOAD_SIZE_MAX + USER_HEADERS_SIZE_MAX + MESSAGE_OVERHEAD
+)
 
 # How far behind a damaged message the next sound one is looked for: in bytes (a damaged one may
 # have the largest size), and in messages (a bad sector holds many small ones).
@@ -41,6 +44,7 @@ class LogFile(NamedTuple):
     fd: int
     segment: int  # its first offset
     size: int
+    form: SegmentForm = PLAIN
 
     def read(self, position: int, size: int) -> memoryview:
         return memoryview(self.files.pread(self.fd, min(size, self.size - position), position))
@@ -61,14 +65,15 @@ class Rebuilt(NamedTuple):
 def scan_file(log: LogFile, position: int, first_offset: int, timestamp_min: int) -> Scan:
     """The sound messages from `position` on, up to the first that is not."""
     entries = bytearray()
+    mark = log.form.mark
     at, offset, timestamp = position, first_offset, timestamp_min
     chunk_size = CHUNK_SIZE
     while at < log.size:
         chunk = log.read(at, chunk_size)
         found = scan_log(
             chunk,
-            offset,
-            segment_first_offset=log.segment,
+            offset | mark,
+            segment_first_offset=log.segment | mark,
             position=at,
             timestamp_min=timestamp,
         )
@@ -96,7 +101,7 @@ def rebuild_index(
     end_offset = log.segment + message_count_max
     entries = bytearray()
     lost: list[tuple[int, int]] = []
-    at, offset, timestamp = 0, log.segment, timestamp_min
+    at, offset, timestamp = log.form.start, log.segment, timestamp_min
     while offset < end_offset:
         found = scan_file(log, at, offset, timestamp)
         entries += found.index_entries
@@ -122,7 +127,9 @@ def rebuild_index(
         lost.append((offset, end_offset))
         for missing in range(offset, end_offset):
             entries += INDEX_ENTRY.pack(missing - log.segment, log.size, timestamp)
-    end = INDEX_ENTRY.unpack_from(entries, len(entries) - INDEX_ENTRY_SIZE)[1] if entries else 0
+    end = log.form.start
+    if entries:
+        end = INDEX_ENTRY.unpack_from(entries, len(entries) - INDEX_ENTRY_SIZE)[1]
     return Rebuilt(entries, lost, end)
 
 
@@ -131,14 +138,16 @@ def _next_sound(
 ) -> tuple[int, int] | None:
     """Position and offset of the next message that verifies, behind one that does not."""
     search_end = min(log.size, damaged_at + SEARCH_SIZE_MAX)
+    mark = log.form.mark
     last_offset = min(end_offset - 1, damaged_offset + LOST_MESSAGES_MAX)
-    for pattern in _header_patterns(damaged_offset + 1, last_offset):
+    for pattern in _header_patterns(damaged_offset + 1 | mark, last_offset | mark):
         # Pieces overlap by a header, so that none is missed between two of them.
         for at in range(damaged_at + 1, search_end, CHUNK_SIZE):
             piece = log.read(at, CHUNK_SIZE + MESSAGE_HEADER_SIZE)
             for match in pattern.finditer(piece):
                 position = at + match.start()
-                offset = int.from_bytes(piece[match.start() + 24 : match.start() + 32], "little")
+                stored = int.from_bytes(piece[match.start() + 24 : match.start() + 32], "little")
+                offset = stored - mark
                 if offset <= last_offset and _is_sound(log, position, offset):
                     return position, offset
     return None
@@ -158,7 +167,7 @@ def _is_sound(log: LogFile, position: int, offset: int) -> bool:
     size = _message_size(log, position)
     if size is None or position + size > log.size:
         return False
-    return first_bad_message(log.read(position, size), 1, offset) is None
+    return first_bad_message(log.read(position, size), 1, offset | log.form.mark) is None
 
 
 def _fills_the_rest(log: LogFile, position: int) -> bool:

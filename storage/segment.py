@@ -8,6 +8,7 @@ offsets   first_offset ...... next_offset
 from typing import Final, NamedTuple
 
 from borzoi.protocol.batch import INDEX_ENTRY, INDEX_ENTRY_SIZE
+from borzoi.storage.segment_form import PLAIN, SegmentForm
 
 POSITION_MAX: Final = 0xFFFF_FFFF  # index entries hold positions in 32 bits
 
@@ -17,9 +18,10 @@ class SealedSegment(NamedTuple):
 
     first_offset: int
     message_count: int
-    size_bytes: int
+    size_bytes: int  # of its messages as on the wire
     first_timestamp: int
     last_timestamp: int
+    form: SegmentForm = PLAIN
 
     @property
     def end_offset(self) -> int:
@@ -35,6 +37,7 @@ class LogEnd(NamedTuple):
     next_offset: int
     last_timestamp: int  # of all messages seen: what comes next is not older
     first_timestamp: int  # of the active segment, 0 while it is empty
+    form: SegmentForm = PLAIN  # of the active segment
 
     @property
     def message_count(self) -> int:
@@ -45,17 +48,23 @@ class LogEnd(NamedTuple):
     def index_size(self) -> int:
         return self.message_count * INDEX_ENTRY_SIZE
 
+    @property
+    def message_bytes(self) -> int:
+        """What the messages of the active segment have on the wire."""
+        return self.form.message_bytes(self.position, self.message_count)
+
     def sealed(self) -> SealedSegment:
         return SealedSegment(
             self.segment,
             self.message_count,
-            self.position,
+            self.message_bytes,
             self.first_timestamp,
             self.last_timestamp,
+            self.form,
         )
 
     def rolled(self) -> "LogEnd":
-        """The end of the empty segment that follows."""
+        """The end of the empty segment that follows, which is plain."""
         return LogEnd(self.next_offset, 0, self.next_offset, self.last_timestamp, 0)
 
 

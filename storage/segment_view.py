@@ -10,11 +10,19 @@ import struct
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
-from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE, first_at_or_after
+from borzoi.protocol.batch import (
+    INDEX_ENTRY_SIZE,
+    MESSAGE_HEADER_SIZE,
+    SENT_FIELDS,
+    first_at_or_after,
+)
+from borzoi.protocol.errors import CannotDecryptData
+from borzoi.storage.encrypted import CannotOpenSegment, PartitionCipher, SegmentCipher
 from borzoi.storage.files import FileIdentity, Files
 from borzoi.storage.index_windows import IndexWindows
 from borzoi.storage.layout import index_path, log_path
 from borzoi.storage.mapped import WindowCache
+from borzoi.storage.segment_form import HEADER_SIZE, PLAIN, SegmentForm, form_of
 
 POSITION: Final = struct.Struct("<4xI8x")
 TIMESTAMP: Final = struct.Struct("<8xQ")
@@ -43,8 +51,15 @@ class ColdRange(NamedTuple):
 class ReadOnlyFiles:
     """How segment views reach the disk. Notes when a name was followed to a file."""
 
-    def __init__(self, files: Files, windows: WindowCache, index_windows: IndexWindows) -> None:
+    def __init__(
+        self,
+        files: Files,
+        windows: WindowCache,
+        index_windows: IndexWindows,
+        cipher: PartitionCipher | None = None,
+    ) -> None:
         self.files = files
+        self.cipher = cipher
         self.windows = windows
         self.index_windows = index_windows
         # The reader clears it when it knows that the files found belong to the right birth.
@@ -139,6 +154,10 @@ class SegmentView:
 
     def __init__(self, directory: str, first_offset: int, access: ReadOnlyFiles) -> None:
         self.first_offset = first_offset
+        self._partition_cipher = access.cipher
+        self._cipher: SegmentCipher | None = None
+        self._form: SegmentForm | None = None if access.cipher is not None else PLAIN
+        self.must_verify = False
         self._index_windows = access.index_windows
         self.log = MappedFile(log_path(directory, first_offset), access, access.windows)
         self.index = MappedFile(
@@ -208,7 +227,38 @@ class SegmentView:
         return position
 
     def start_of(self, number: int) -> int:
-        return self.end_of(number - 1) if number else 0
+        return self.end_of(number - 1) if number else self.form.start
+
+    @property
+    def form(self) -> SegmentForm:
+        """How its messages are stored; with the first of them that is settled."""
+        if self._form is None:
+            if self.message_count == 0:
+                return PLAIN
+            size = min(HEADER_SIZE, self.log.size(HEADER_SIZE))
+            begin = b"".join(self.log.views(0, size))
+            self._form = form_of(begin)
+            self.must_verify = self._form is PLAIN and not self._begins_plain(begin)
+        return self._form
+
+    def _begins_plain(self, begin: bytes) -> bool:
+        """Whether that is the first message; if not, it may be a header that was lost."""
+        if len(begin) < MESSAGE_HEADER_SIZE:
+            return False
+        offset, user_headers_length, payload_length = SENT_FIELDS.unpack_from(begin)
+        end = MESSAGE_HEADER_SIZE + user_headers_length + payload_length
+        return bool(offset == self.first_offset and end == self.end_of(0))
+
+    @property
+    def cipher(self) -> SegmentCipher | None:
+        """What decrypts its messages, None if they are plain. CannotDecryptData if nothing can."""
+        header = self.form.header
+        if self._cipher is None and header is not None and self._partition_cipher is not None:
+            try:
+                self._cipher = self._partition_cipher.resume(self.first_offset, header)
+            except CannotOpenSegment as error:
+                raise CannotDecryptData(f"{self.log.path}: {error}") from error
+        return self._cipher
 
     def ends(self, number: int, count: int) -> list[int]:
         """Where each of these messages ends."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE, stamp_batch
 from borzoi.storage.segment import POSITION_MAX, LogEnd
+from borzoi.storage.segment_form import PLAIN, SegmentForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class StagedGroup:
         "_last_timestamp",
         "_random_bytes",
         "_segment_size_max",
+        "_stamp_batch",
         "_start_offset",
         "buffers",
         "index_entries",
@@ -56,6 +58,7 @@ class StagedGroup:
     ) -> None:
         self._segment_size_max = segment_size_max
         self._random_bytes = random_bytes
+        self._stamp_batch = stamp_batch
         self.sealed: list[StagedPart] = []
         self.message_count = self.size_bytes = 0
         self.buffers: list[memoryview] = []
@@ -79,6 +82,11 @@ class StagedGroup:
             self._last_timestamp,
             self._first_timestamp,
         )
+
+    @property
+    def form(self) -> SegmentForm:
+        """Of the segment that receives the first of it."""
+        return PLAIN
 
     @property
     def index_position(self) -> int:
@@ -109,7 +117,7 @@ class StagedGroup:
         first_offset = self.next_offset
         # A clock that went back must not: searching by time needs ascending timestamps.
         timestamp = now_us if now_us > self._last_timestamp else self._last_timestamp
-        entries = stamp_batch(
+        entries = self._stamp_batch(
             batch, message_count, first_offset, timestamp, self._random_bytes,
             self.segment, position,
         )  # fmt: skip

@@ -21,7 +21,6 @@ NOT_YET: Final[dict[str, str]] = {
     "system.backup": "nothing is archived yet",
     "system.state.max_file_operation_retries": "file operations are not retried",
     "system.state.retry_delay": "file operations are not retried",
-    "system.encryption": "messages are stored in clear text",
     "system.compression": "segments are not compressed yet",
     "system.segment.archive_expired": "nothing is archived yet",
     "system.recovery": "missing state is never invented",

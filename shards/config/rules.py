@@ -6,6 +6,7 @@ those about NUMA nodes in borzoi.shards.cpus, because they need the machine.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
@@ -15,7 +16,15 @@ from borzoi.shards.config.cpu_allocation import KEY as CPU_KEY
 from borzoi.shards.config.cpu_allocation import CpuCount, CpuRange, parse_cpu_allocation
 from borzoi.shards.config.durations import SECOND, SERVER_DEFAULT, format_duration
 from borzoi.shards.config.errors import ConfigError
-from borzoi.shards.config.schema import Cluster, Config, Limits, Logging, MemoryPool, System
+from borzoi.shards.config.schema import (
+    Cluster,
+    Config,
+    Encryption,
+    Limits,
+    Logging,
+    MemoryPool,
+    System,
+)
 from borzoi.shards.config.sizes import GIB, MIB, format_size
 from borzoi.shards.config.sizes import SERVER_DEFAULT as SERVER_DEFAULT_SIZE
 
@@ -25,6 +34,7 @@ BUCKET_CAPACITY_MIN: Final = 128
 SEGMENT_SIZE_MAX: Final = GIB
 SEGMENT_SIZE_STEP: Final = 512
 LOG_PERIOD_MIN: Final = SECOND
+KEY_SIZE: Final = 32
 # The largest buffer of the pool: a frame must fit into one.
 FRAME_SIZE_MAX: Final = 512 * MIB
 HEARTBEAT_TIMEOUT_MIN: Final = 2 * SECOND
@@ -47,6 +57,7 @@ def broken_rules(config: Config, available_cpus: Sequence[int]) -> list[str]:
         *_directories(config.system),
         *_logging(config.system.logging),
         *_log_and_topics(config.system),
+        *_encryption(config.system.encryption),
         *_memory_pool(config.system.memory_pool),
         *_cpus(config.system.sharding.cpu_allocation, available_cpus),
         *_cluster(config.cluster),
@@ -156,6 +167,24 @@ def _log_and_topics(system: System) -> Iterator[str]:
             f"system.message_deduplication.max_entries is {entries}: needs at most {ENTRIES_MAX},"
             " or 0 for that many"
         )
+
+
+def _encryption(encryption: Encryption) -> Iterator[str]:
+    if encryption.enabled and not encryption.key and not encryption.key_file:
+        yield (
+            "system.encryption.enabled is true without a key: needs system.encryption.key or"
+            " system.encryption.key_file"
+        )
+    # The key itself must never be shown.
+    if encryption.key and not _is_key(encryption.key):
+        yield f"system.encryption.key cannot be used: needs the base64 of {KEY_SIZE} bytes"
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text.strip(), validate=True)) == KEY_SIZE
+    except ValueError:
+        return False
 
 
 def _memory_pool(pool: MemoryPool) -> Iterator[str]:

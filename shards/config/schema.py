@@ -7,7 +7,8 @@ kind (how it is read and shown) stands in its annotation.
 Names and defaults are those of the Iggy 0.8.0 server, so that its files and its environment
 variables work. The differences are ours: `system.sharding.cpu_allocation` and
 `system.state.enforce_fsync` have other defaults, `system.partition.durability`,
-`system.segment.protect_unread`, `system.logging.json` and the table `limits` are new.
+`system.segment.protect_unread`, `system.encryption.key_file`, `system.logging.json` and the table
+`limits` are new.
 """
 
 from __future__ import annotations
@@ -271,8 +272,11 @@ class Logging(Table, frozen=True, kw_only=True):
 
 
 class Encryption(Table, frozen=True, kw_only=True):
+    """`key_file` (ours) names a file that holds the key."""
+
     enabled: Flag = False
     key: Secret = ""
+    key_file: Text = ""
 
 
 class Compression(Table, frozen=True, kw_only=True):

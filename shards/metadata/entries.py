@@ -10,7 +10,8 @@ reader does not know are skipped; kinds it does not know are refused, because sk
 would make copies differ. Permissions are stored as the block of the wire, which is small and
 cannot change.
 
-The `flags` of the log entry: bits 0..7 hold FORMAT_VERSION. The other bits are 0.
+The `flags` of the log entry: bits 0..7 hold FORMAT_VERSION, bit 8 says that the command is
+encrypted (sealing.py). The other bits are 0. What is handed in here is in clear.
 """
 
 from typing import Final, TypeAlias

@@ -13,8 +13,10 @@ import os
 
 from borzoi.shards.metadata.apply import apply
 from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.sealing import open_entry
 from borzoi.shards.metadata.snapshot import SnapshotDamaged, previous_path, read_snapshot
 from borzoi.shards.metadata.state import State
+from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files, Path
 from borzoi.storage.wal import START, LogEnd, WalDamaged, WalEntry, log_start, read_entries
 
@@ -29,8 +31,10 @@ class MetadataCopy:
         state: State,
         end: LogEnd,
         snapshot_problem: str | None,
+        encryption: Encryption | None = None,
     ) -> None:
         self._files = files
+        self.encryption = encryption
         self._log_path = log_path
         self._fd: int | None = None
         self.state = state
@@ -71,7 +75,7 @@ class MetadataCopy:
     def advance(self, entry: WalEntry, next_position: int) -> Effects:
         """Apply the entry that lies at `position`, for whoever has it at hand already."""
         assert entry.index == self.applied_index + 1
-        effects = apply(self.state, entry)
+        effects = apply(self.state, open_entry(entry, self.encryption))
         self.applied_index = entry.index
         self.position = next_position
         return effects
@@ -83,7 +87,9 @@ class MetadataCopy:
             self._fd = None
 
 
-def open_copy(log_path: Path, snapshot_path: Path, files: Files) -> MetadataCopy:
+def open_copy(
+    log_path: Path, snapshot_path: Path, files: Files, encryption: Encryption | None = None
+) -> MetadataCopy:
     """The state of the newest good snapshot, or the empty one before all entries.
 
     Reads of the log only what was committed when the snapshot was taken: catch_up reads the rest,
@@ -93,14 +99,14 @@ def open_copy(log_path: Path, snapshot_path: Path, files: Files) -> MetadataCopy
     problems = []
     for path in (os.fspath(snapshot_path), previous_path(snapshot_path)):
         try:
-            snapshot = read_snapshot(files, path)
+            snapshot = read_snapshot(files, path, encryption)
         except SnapshotDamaged as error:
             problems.append(f"{path} is not used: {error}")
             continue
         if snapshot is not None:
             end = snapshot.end_in(files, log_path)
             problem = "; ".join(problems) or None
-            return MetadataCopy(files, log_path, snapshot.state, end, problem)
+            return MetadataCopy(files, log_path, snapshot.state, end, problem, encryption)
     start = log_start(files, log_path)
     if start != START:
         raise WalDamaged(
@@ -108,4 +114,4 @@ def open_copy(log_path: Path, snapshot_path: Path, files: Files) -> MetadataCopy
             f" {os.fspath(snapshot_path)}, which cannot be used. Restore it, or its .previous, from"
             f" a backup. {' '.join(problems)}"
         )
-    return MetadataCopy(files, log_path, State(), START, "; ".join(problems) or None)
+    return MetadataCopy(files, log_path, State(), START, "; ".join(problems) or None, encryption)

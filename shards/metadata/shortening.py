@@ -16,6 +16,7 @@ import os
 from typing import NamedTuple
 
 from borzoi.shards.metadata.snapshot import SnapshotDamaged, previous_path, read_snapshot
+from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import READ_SIZE, TEMPORARY_SUFFIX, Files, Path
 from borzoi.storage.wal import LogEnd, WalDamaged, log_start, read_entries
 
@@ -27,7 +28,9 @@ class Shortened(NamedTuple):
     size_bytes: int
 
 
-def shorten_log(log_path: Path, snapshot_path: Path, files: Files) -> Shortened | None:
+def shorten_log(
+    log_path: Path, snapshot_path: Path, files: Files, encryption: Encryption | None = None
+) -> Shortened | None:
     """Leave out of the log what is in both snapshots; None if there is nothing to leave out.
 
     Durable when it returns. OSError: the log is as it was, or shortened. Anything that is wrong
@@ -35,8 +38,8 @@ def shorten_log(log_path: Path, snapshot_path: Path, files: Files) -> Shortened 
     """
     files.unlink_if_there(_temporary(log_path))
     try:
-        previous = read_snapshot(files, previous_path(snapshot_path))
-        newest = read_snapshot(files, snapshot_path)
+        previous = read_snapshot(files, previous_path(snapshot_path), encryption)
+        newest = read_snapshot(files, snapshot_path, encryption)
         if previous is None or newest is None or previous.end.index >= newest.end.index:
             return None
         if previous.end.index <= log_start(files, log_path).index:

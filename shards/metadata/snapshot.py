@@ -5,7 +5,7 @@
     16  position       u64   where the next entry starts in the log
     24  first          u64   the index of the first entry of that log
     32  state_length   u64
-    40  state          MessagePack
+    40  state          MessagePack, encrypted if the magic says so
      .  sha256         32    over everything before it
 
 Written by shard 0 alone (temporary file, fsync, rename), read by every worker that starts. The
@@ -25,13 +25,18 @@ from typing import Final, NamedTuple
 import msgspec
 
 from borzoi.shards.metadata.state import State
+from borzoi.storage.encrypted import Encryption
+from borzoi.storage.encrypted_values import CannotOpenValue, open_value, seal_value
 from borzoi.storage.files import Files, Path
 from borzoi.storage.wal import LogEnd, log_start, place_behind
 
 # 01 kept what was granted for a stream or topic after its removal. The log holds it all, so such a
 # snapshot is not read.
 MAGIC: Final = b"BZSTAT03"
+ENCRYPTED_MAGIC: Final = b"BZSTAE03"
+PURPOSE: Final = b"metadata snapshot"
 HEADER: Final = struct.Struct("<8sQQQQ")
+INDEX: Final = struct.Struct("<Q")
 CHECKSUM_SIZE: Final = 32
 PREVIOUS_SUFFIX: Final = ".previous"
 # More than this is no snapshot of ours. A topic takes some 200 bytes, a user some 400.
@@ -66,33 +71,51 @@ def previous_path(path: Path) -> str:
     return os.fspath(path) + PREVIOUS_SUFFIX
 
 
-def dump(state: State, end: LogEnd, first: int = 1) -> bytes:
+def dump(state: State, end: LogEnd, first: int = 1, encryption: Encryption | None = None) -> bytes:
     """The bytes of a snapshot of a state that has applied the log up to `end`."""
     body = _encoder.encode(state)
-    content = HEADER.pack(MAGIC, end.index, end.position, first, len(body)) + body
+    magic = MAGIC
+    if encryption is not None and encryption.encrypts:
+        magic = ENCRYPTED_MAGIC
+        body = seal_value(encryption.key, PURPOSE, body, INDEX.pack(end.index))
+    content = HEADER.pack(magic, end.index, end.position, first, len(body)) + body
     return content + hashlib.sha256(content).digest()
 
 
-def load(data: bytes) -> Snapshot:
+def load(data: bytes, encryption: Encryption | None = None) -> Snapshot:
     """The snapshot in these bytes."""
     if len(data) < HEADER.size + CHECKSUM_SIZE:
         raise SnapshotDamaged(f"{len(data)} bytes are too few for a snapshot")
     magic, index, position, first, length = HEADER.unpack_from(data)
-    if magic != MAGIC:
+    if magic not in (MAGIC, ENCRYPTED_MAGIC):
         raise SnapshotDamaged(f"it starts with {magic!r}, not with {MAGIC!r}")
     if len(data) != HEADER.size + length + CHECKSUM_SIZE:
         raise SnapshotDamaged(f"{len(data)} bytes, but it announces a state of {length}")
     content = memoryview(data)[: HEADER.size + length]
     if hashlib.sha256(content).digest() != data[HEADER.size + length :]:
         raise SnapshotDamaged("the SHA-256 does not match")
+    body = bytes(content[HEADER.size :])
+    if magic == ENCRYPTED_MAGIC:
+        body = _opened(body, index, encryption)
     try:
-        state = _decoder.decode(content[HEADER.size :])
+        state = _decoder.decode(body)
     except msgspec.DecodeError as error:
         raise SnapshotDamaged(f"the state inside cannot be read: {error}") from error
     return Snapshot(state, LogEnd(index, position), first)
 
 
-def read_snapshot(files: Files, path: Path) -> Snapshot | None:
+def _opened(body: bytes, index: int, encryption: Encryption | None) -> bytes:
+    if encryption is None:
+        raise SnapshotDamaged("it is encrypted, and no key is configured")
+    try:
+        return open_value(encryption.key, PURPOSE, body, INDEX.pack(index))
+    except CannotOpenValue as error:
+        raise SnapshotDamaged(str(error)) from error
+
+
+def read_snapshot(
+    files: Files, path: Path, encryption: Encryption | None = None
+) -> Snapshot | None:
     """The snapshot in this file, None if there is no such file."""
     try:
         fd = files.open(path, os.O_RDONLY)
@@ -102,6 +125,6 @@ def read_snapshot(files: Files, path: Path) -> Snapshot | None:
         size = files.size(fd)
         if size > SNAPSHOT_SIZE_MAX:
             raise SnapshotDamaged(f"{size} bytes are too many for a snapshot")
-        return load(files.pread(fd, size, 0))
+        return load(files.pread(fd, size, 0), encryption)
     finally:
         files.close(fd)

@@ -22,8 +22,10 @@ from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings, dec
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.entries import new_entry
 from borzoi.shards.metadata.follower import MetadataCopy, open_copy
+from borzoi.shards.metadata.sealing import seal_entry
 from borzoi.shards.metadata.snapshot import dump, previous_path
 from borzoi.shards.metadata.state import State
+from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files, Path
 from borzoi.storage.wal import (
     COMMAND_SIZE_MAX,
@@ -85,7 +87,8 @@ class MetadataWriter:
         stored = decide(
             self.state, command, user_id=user_id, timestamp=timestamp, settings=self.settings
         )
-        entry = new_entry(self._wal.last_index + 1, timestamp, user_id, stored)
+        plain = new_entry(self._wal.last_index + 1, timestamp, user_id, stored)
+        entry = seal_entry(plain, self.copy.encryption)
         if len(entry.command) > COMMAND_SIZE_MAX:
             # Only permissions for very many topics get here.
             raise InvalidSizeBytes(
@@ -129,7 +132,7 @@ class MetadataWriter:
         """The state now, as bytes for write_snapshot. Between commands only."""
         assert self._appended is None, "a snapshot is taken between commands"
         self._snapshot_index = self.copy.applied_index
-        return dump(self.state, self.copy.end, self._first_index)
+        return dump(self.state, self.copy.end, self._first_index, self.copy.encryption)
 
     def write_snapshot(self, snapshot: bytes) -> None:
         """Put the snapshot in its place, durably. Blocks; a thread may run it while commands go on.
@@ -159,6 +162,7 @@ def open_writer(
     *,
     published_position: int = 0,
     snapshot_every: int = SNAPSHOT_EVERY,
+    encryption: Encryption | None = None,
 ) -> MetadataWriter:
     """Open the log as its one writer and bring the state level with it.
 
@@ -166,7 +170,7 @@ def open_writer(
     dead one. All complete entries are kept and durable when this returns: publish `end` before
     serving anything.
     """
-    copy = open_copy(log_path, snapshot_path, files)
+    copy = open_copy(log_path, snapshot_path, files, encryption)
     snapshot_index = copy.applied_index
     wal = open_wal(log_path, files, after=copy.end, published_position=published_position)
     copy.catch_up(wal.last_index, wal.end_position)

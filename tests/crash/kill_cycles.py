@@ -1,6 +1,6 @@
 """D1 and D2: kill -9 of everything at a random moment under load, start again, read all.
 
-    python -m tests.crash.kill_cycles --cycles 1000 [--mode written|fsync|buffered] [--seed N]
+    python -m tests.crash.kill_cycles --cycles 1000 [--mode fsync|buffered|encrypted] [--seed N]
 
 Four producers and a poller work on eight partitions of both shards. After each kill the broker
 starts on the same data and everything is compared with the books that this process kept. The
@@ -45,6 +45,10 @@ PINNED: Final = {"IGGY_TCP_SOCKET_MIGRATION": "false"}
 SETTINGS: Final[dict[str, dict[str, str]]] = {
     "written": {"IGGY_SYSTEM_PARTITION_DURABILITY": "written"},
     "fsync": {"IGGY_SYSTEM_PARTITION_DURABILITY": "fsync"},
+    "encrypted": {
+        "IGGY_SYSTEM_ENCRYPTION_ENABLED": "true",
+        "IGGY_SYSTEM_ENCRYPTION_KEY": "c2VjcmV0" * 5 + "c2U=",
+    },
     "buffered": {
         "IGGY_SYSTEM_PARTITION_DURABILITY": "buffered",
         "IGGY_SYSTEM_PARTITION_MESSAGES_REQUIRED_TO_SAVE": str(JOURNAL_MESSAGES_MAX),

@@ -30,6 +30,14 @@ def test_d1_in_mode_fsync(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_d1_with_encryption(tmp_path: Path) -> None:
+    summary = run(tmp_path / "data", "encrypted", 2, new_seed())
+    print(summary)
+    assert summary.lost == 0
+    assert summary.acknowledged > 0
+
+
+@pytest.mark.slow
 def test_d2_mode_buffered_loses_less_than_its_threshold(tmp_path: Path) -> None:
     summary = run(tmp_path / "data", "buffered", 3, new_seed())
     print(summary)

@@ -23,7 +23,7 @@ from borzoi.protocol.errors import InvalidMessagesSize
 from borzoi.protocol.message import (
     MESSAGE_HEADER,
     MESSAGE_PAYLOAD_SIZE_MAX,
-    USER_HEADERS_SIZE_MAX,
+    STORED_HEADERS_SIZE_MAX,
     Message,
     checksum_of,
     decode_messages,
@@ -317,8 +317,8 @@ def test_limits(loops: ModuleType) -> None:
 
     assert count(sealed(0, 0)) == 1
     assert count(sealed(0, 0, reserved=1)) == 0
-    assert count(sealed(USER_HEADERS_SIZE_MAX, 0)) == 1
-    assert count(sealed(USER_HEADERS_SIZE_MAX + 1, 0)) == 0
+    assert count(sealed(STORED_HEADERS_SIZE_MAX, 0)) == 1
+    assert count(sealed(STORED_HEADERS_SIZE_MAX + 1, 0)) == 0
     assert count(sealed(0, MESSAGE_PAYLOAD_SIZE_MAX)) == 1
     assert count(sealed(0, MESSAGE_PAYLOAD_SIZE_MAX + 1)) == 0
 

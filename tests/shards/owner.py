@@ -17,6 +17,7 @@ from borzoi.shards.readers import Readers
 from borzoi.shards.repairing import Repairing
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
+from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.mapped import WindowCache
@@ -51,10 +52,12 @@ class Owner:
         *,
         segment_size_max: int = 1 << 20,
         window: tuple[int, int] | None = None,
+        encryption: Encryption | None = None,
     ) -> None:
         self.durability = durability
         self.window = window
         self.now_us = 1_000_000_000
+        self.encryption = encryption
         self.layout = DataLayout(root)
         self.settings = LogSettings(segment_size_max)
         self._board_fd = create_board(BOARD_SLOTS)
@@ -67,7 +70,14 @@ class Owner:
         self.files = FailingFiles()
         self.open_files = OpenFiles(self.files, 64)
         self.layout.create_skeleton(self.files)
-        self.readers = Readers(self.board, self.layout, WindowCache(16), self.files, False)
+        self.readers = Readers(
+            self.board,
+            self.layout,
+            WindowCache(16),
+            self.files,
+            False,
+            encryption=self.encryption,
+        )
         self.commit = GroupCommit(
             self.loop.as_loop,
             self.board,
@@ -102,6 +112,7 @@ class Owner:
             consumers_max=CONSUMERS_MAX,
             response_size_max=RESPONSE_SIZE_MAX,
             deduplication=self.deduplication,
+            encryption=self.encryption,
         )
         self.repairing = Repairing(self.loop.as_loop, self.disk, self.partitions, self.commit)
         self.readers.ask_owner = self.repairing.check_index
@@ -129,6 +140,7 @@ class Owner:
             self.files,
             board=board if board.birth == TARGET.birth else None,
             open_files=self.open_files,
+            cipher=cipher_of(self.encryption, TARGET.namespace, TARGET.birth),
         )
         offsets = ConsumerOffsets.load(
             directory,

@@ -11,22 +11,27 @@ from borzoi.protocol.errors import PartitionNotFound
 from borzoi.shards.durability import Durability
 from borzoi.shards.metadata.effects import Effects, RunPurged, RunRemoved
 from borzoi.shards.metadata.state import Run
+from borzoi.storage.encrypted import Encryption
+from borzoi.storage.segment_form import MESSAGE_OVERHEAD
 from tests.shards.owner import JOURNAL_MESSAGES_MAX, TARGET, Owner, Statuses, batch_of
+from tests.storage.ciphers import KEY
 
 PAYLOADS = [b"one" * 10, b"two" * 20, b"three" * 5, b"four" * 8]
 
 OLD = Run(0, 1, TARGET.birth, TARGET.slot, 0)
 NEW = Run(0, 1, 9, TARGET.slot, 0)
 
-NewOwner = Callable[[Durability], Owner]
+ENCRYPTION = Encryption(KEY, encrypts=True)
+
+NewOwner = Callable[..., Owner]
 
 
 @pytest.fixture
 def new_owner(tmp_path: Path) -> Iterator[NewOwner]:
     made: list[Owner] = []
 
-    def make(durability: Durability) -> Owner:
-        owner = Owner(tmp_path / f"data{len(made)}", durability)
+    def make(durability: Durability, encryption: Encryption | None = None) -> Owner:
+        owner = Owner(tmp_path / f"data{len(made)}", durability, encryption=encryption)
         made.append(owner)
         return owner
 
@@ -35,9 +40,11 @@ def new_owner(tmp_path: Path) -> Iterator[NewOwner]:
         owner.close()
 
 
-@pytest.fixture(params=[Durability.WRITTEN, Durability.FSYNC])
+@pytest.fixture(params=["written", "fsync", "encrypted"])
 def owner(new_owner: NewOwner, request: pytest.FixtureRequest) -> Owner:
-    return new_owner(request.param)
+    if request.param == "encrypted":
+        return new_owner(Durability.WRITTEN, ENCRYPTION)
+    return new_owner(Durability(request.param))
 
 
 def finish(owner: Owner) -> None:
@@ -92,7 +99,10 @@ def test_only_what_a_torn_write_left_out_is_appended(
     owner.append(batch, len(PAYLOADS), Statuses())
     finish(owner)
     # As if the process had been killed inside pwritev, and before any publication.
-    cut = min(start + message_start(batch, stored) + torn_bytes, owner.log_file.stat().st_size)
+    whole = message_start(batch, stored)
+    if owner.encryption is not None:
+        whole += stored * MESSAGE_OVERHEAD
+    cut = min(start + whole + torn_bytes, owner.log_file.stat().st_size)
     with owner.log_file.open("r+b") as file:
         file.truncate(cut)
     owner.board.publish(TARGET.slot, board)
@@ -169,8 +179,11 @@ def test_a_stored_batch_in_mode_fsync_is_acknowledged_after_a_sync(new_owner: Ne
     assert statuses == [0]
 
 
-def test_mode_buffered_recognises_a_batch_that_reached_the_file(new_owner: NewOwner) -> None:
-    owner = new_owner(Durability.BUFFERED)
+@pytest.mark.parametrize("encryption", [None, ENCRYPTION], ids=["plain", "encrypted"])
+def test_mode_buffered_recognises_a_batch_that_reached_the_file(
+    new_owner: NewOwner, encryption: Encryption | None
+) -> None:
+    owner = new_owner(Durability.BUFFERED, encryption)
     payloads = [b"%d" % number for number in range(JOURNAL_MESSAGES_MAX)]
     batch = batch_of(*payloads)
     owner.append(batch, len(payloads), Statuses())

@@ -122,3 +122,16 @@ def test_a_directory_without_a_broker(tmp_path: Path) -> None:
     assert "there is no metadata log" in done.stderr
     assert done.stdout == ""
     assert not (tmp_path / "nothing").exists()
+
+
+def test_where_the_metadata_is_encrypted_the_key_is_needed(data: Path) -> None:
+    key = "c2VjcmV0" * 5 + "c2U="
+    on = {"IGGY_SYSTEM_ENCRYPTION_ENABLED": "true", "IGGY_SYSTEM_ENCRYPTION_KEY": key}
+    assert run(data, stdin="secret password", **on).exit_code == 0
+    done = run(data, stdin="other password")
+    assert done.exit_code == 1
+    assert "no key is configured" in done.stderr
+    done = run(data, stdin="other password", IGGY_SYSTEM_ENCRYPTION_KEY="A" * 43 + "=")
+    assert done.exit_code == 1
+    assert "is not the one that" in done.stderr
+    assert run(data, stdin="last password", IGGY_SYSTEM_ENCRYPTION_KEY=key).exit_code == 0

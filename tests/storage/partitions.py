@@ -6,6 +6,7 @@ from pathlib import Path
 from borzoi.protocol.errors import CannotReadMessage
 from borzoi.protocol.message import Message, encode_messages
 from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
@@ -60,6 +61,7 @@ class Partition:
         segment_size_max: int = 1 << 20,
         files: Files | None = None,
         open_files_max: int = 64,
+        cipher: PartitionCipher | None = None,
     ) -> None:
         layout = DataLayout(root)
         self.directory = layout.partition(0, 0, 0)
@@ -68,6 +70,7 @@ class Partition:
         self.open_files = OpenFiles(self.files, open_files_max)
         self.settings = LogSettings(segment_size_max)
         self.birth = BIRTH
+        self.cipher = cipher
         self.now_us = NOW_US
         self.log = self.new_log()
         self.reader = self.new_reader()
@@ -119,19 +122,29 @@ class Partition:
             clean,
             board=board,
             open_files=self.open_files,
+            cipher=self.cipher,
         )
         self.reader = self.new_reader()
         return self.log.recovery.report
 
     def new_log(self) -> PartitionLog:
         return PartitionLog.create(
-            self.directory, self.birth, self.settings, self.files, open_files=self.open_files
+            self.directory,
+            self.birth,
+            self.settings,
+            self.files,
+            open_files=self.open_files,
+            cipher=self.cipher,
         )
 
     def new_reader(self, *, validate_checksum: bool = False) -> PartitionReader:
         windows = WindowCache(16, WINDOW_SIZE)
         return PartitionReader(
-            self.directory, windows, Files(), validate_checksum=validate_checksum
+            self.directory,
+            windows,
+            Files(),
+            validate_checksum=validate_checksum,
+            cipher=self.cipher,
         )
 
     def read(self, first_offset: int = 0, count: int = ALL, bytes_max: int = ALL) -> list[bytes]:

@@ -13,7 +13,7 @@ from borzoi.storage.files import Files
 from borzoi.storage.files import Path as FilePath
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.published import Published
-from borzoi.storage.reader import PartitionReader
+from borzoi.storage.reader import PartitionReader, Slices
 from borzoi.storage.trash import empty_trash
 from borzoi.storage.verified import RANGES_MAX, VerifiedOffsets
 from tests.storage.partitions import (
@@ -60,7 +60,7 @@ def test_bytes_max_cuts_between_messages_but_leaves_one(
 
 def test_nothing_to_read(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
-    assert partition.reader.read(Published.empty(BIRTH), 0, 10, 10) == ([], 0, 0, 0)
+    assert partition.reader.read(Published.empty(BIRTH), 0, 10, 10) == Slices([], 0, 0, 0)
     assert partition.reader.find_timestamp(Published.empty(BIRTH), 0) == 0
     partition.append(b"x")
     assert partition.read(0, 0) == []

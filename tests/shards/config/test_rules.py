@@ -203,3 +203,17 @@ def test_clusters(settings: dict[str, Any], part: str) -> None:
 def test_a_good_cluster() -> None:
     other = msgspec.structs.replace(NODE, name="c", ip="10.0.0.2")
     assert said({"cluster.enabled": True, "cluster.node.others": (NODE, other)}) == []
+
+
+def test_encryption_needs_a_key_that_is_one_and_never_shows_it() -> None:
+    key = "system.encryption.key"
+    good = "A" * 43 + "="
+    assert said({"system.encryption.enabled": True, key: good}) == []
+    assert said({"system.encryption.enabled": True, "system.encryption.key_file": "/x"}) == []
+    assert said({key: good}) == []
+    (text,) = said({"system.encryption.enabled": True})
+    assert "without a key" in text
+    for bad in ("hunter2", "A" * 42 + "==", "A" * 44, "\u00e4"):
+        (text,) = said({"system.encryption.enabled": True, key: bad})
+        assert text.startswith("system.encryption.key cannot be used")
+        assert bad not in text

@@ -1,0 +1,87 @@
+"""Reading encrypted segments: a copy, in memory that is bounded, made by a thread if it is large.
+
+A read of a partition may touch encrypted and plain segments. As soon as one is encrypted, all of
+it is copied into one piece of memory, and no more than COPY_SIZE_MAX at a time (a single message
+may be larger). The memory comes from whoever reads: it gives it back when nobody has a view of it
+any more.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from borzoi.protocol.batch import MESSAGE_HEADER_SIZE, first_bad_message
+from borzoi.protocol.errors import BrokerError, CannotDecryptData, InvalidMessageChecksum
+from borzoi.storage.encrypted import SegmentCipher
+from borzoi.storage.segment_form import ENCRYPTED_MARK
+
+COPY_SIZE_MAX: Final = 16 * 1024 * 1024
+INLINE_SIZE_MAX: Final = 64 * 1024
+"""Up to this the loop decrypts itself; a thread would take longer to be woken."""
+
+TakeMemory: TypeAlias = Callable[[int], memoryview | None]
+"""Gives so many bytes, or None when there are none just now."""
+
+
+class StoredRun(NamedTuple):
+    """Consecutive messages of one segment as they lie in its file."""
+
+    segment: int
+    path: str
+    cipher: SegmentCipher | None  # None: they are plain
+    views: list[memoryview]
+    first_offset: int
+    message_count: int
+
+
+class Plain(NamedTuple):
+    """Messages as clients get them."""
+
+    view: memoryview
+    message_count: int
+
+
+class Decryption:
+    """What is to be decrypted for one read. `run` may be called by a thread, once."""
+
+    def __init__(self, runs: Sequence[StoredRun]) -> None:
+        self._runs = runs
+        # As stored, which is more than is needed: how many messages there are, only the index
+        # says, and it may be damaged.
+        self.size = sum(view.nbytes for run in runs for view in run.views)
+        self.segment = runs[0].segment
+        self.first_offset = runs[0].first_offset
+
+    def run(self, memory: memoryview) -> Plain | BrokerError:
+        """All messages up to the first that does not open, or why not even one does."""
+        at = count = 0
+        for run in self._runs:
+            stored = run.views[0] if len(run.views) == 1 else memoryview(b"".join(run.views))
+            if run.cipher is None:
+                memory[at : at + stored.nbytes] = stored
+                at += stored.nbytes
+                count += run.message_count
+                continue
+            opened = run.cipher.decrypt(stored, run.first_offset, run.message_count, memory[at:])
+            at += opened.size
+            count += opened.message_count
+            if opened.message_count < run.message_count:
+                if count == 0:
+                    return _why_not(run, stored)
+                break
+        return Plain(memory[:at], count)
+
+
+def heap_memory(size: int) -> memoryview:
+    """For those who read little, or may wait."""
+    return memoryview(bytearray(size))
+
+
+def _why_not(run: StoredRun, stored: memoryview) -> BrokerError:
+    """Rot is told from everything else by the checksum over the stored bytes."""
+    place = f"{run.path}: offset {run.first_offset}"
+    size = MESSAGE_HEADER_SIZE + sum(
+        int.from_bytes(stored[at : at + 4], "little") for at in (48, 52)
+    )
+    if first_bad_message(stored[:size], 1, run.first_offset | ENCRYPTED_MARK) is not None:
+        return InvalidMessageChecksum(f"{place} is damaged")
+    return CannotDecryptData(f"{place} was changed, or encrypted with another key")

@@ -1,0 +1,141 @@
+"""No nonce twice: count all that are drawn, over restarts, torn tails, failed writes and purges.
+
+    python -m tests.crash.nonces --messages 1000000
+
+The nonces are noted where they are drawn, together with the key of the segment they are used
+with, so also those count that never reached the disk. What did reach it is compared afterwards:
+every message on the disk has a nonce that was noted.
+"""
+
+import argparse
+import errno
+import random
+import struct
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from borzoi.protocol.errors import CannotSaveMessagesToSegment
+from borzoi.storage.encrypted import SegmentCipher
+from borzoi.storage.segment_form import HEADER_SIZE, NONCE_SIZE, form_of
+from tests.storage.ciphers import partition_cipher
+from tests.storage.faults import FailingFiles
+from tests.storage.partitions import Partition, begin_anew
+
+BATCH_SIZE: Final = 50
+LENGTHS: Final = struct.Struct("<48xII8x")
+
+
+class Counted(NamedTuple):
+    """What was seen."""
+
+    drawn: int
+    different: int
+    opened: int
+    torn: int
+    failed: int
+    purged: int
+
+
+class Notes:
+    """Every nonce drawn, with the salt of its segment's key."""
+
+    def __init__(self) -> None:
+        self.drawn = 0
+        self.different: set[bytes] = set()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Note all nonces of this process from now on."""
+        original = SegmentCipher._nonces
+
+        def noting(cipher: SegmentCipher, count: int) -> Iterator[bytes]:
+            nonces = list(original(cipher, count))
+            self.drawn += len(nonces)
+            self.different.update(cipher.header.salt + nonce for nonce in nonces)
+            return iter(nonces)
+
+        SegmentCipher._nonces = noting  # type: ignore[method-assign,assignment] # put back below
+        try:
+            yield
+        finally:
+            SegmentCipher._nonces = original  # type: ignore[method-assign] # as it was
+
+
+def count_nonces(root: Path, messages: int, seed: int) -> Counted:
+    """Append so many messages to one partition while everything happens to it."""
+    rng = random.Random(seed)
+    files = FailingFiles()
+    partition = Partition(root, segment_size_max=1 << 16, files=files, cipher=partition_cipher())
+    notes = Notes()
+    opened = torn = failed = purged = 0
+    with notes.taken():
+        while notes.drawn < messages:
+            for _ in range(rng.randrange(1, 20)):
+                partition.append(*[b"payload"] * rng.randrange(1, BATCH_SIZE))
+            match rng.randrange(4):
+                case 0:
+                    # The disk is full; the same offsets are given out again.
+                    before = partition.log.written
+                    files.fail("write", errno.ENOSPC)
+                    try:
+                        partition.append(b"refused", b"refused")
+                    except CannotSaveMessagesToSegment:
+                        failed += 1
+                    files.repair()
+                    assert partition.log.written == before
+                case 1:
+                    # A crash with a torn tail: the lost offsets are given out again.
+                    active = partition.log_file(partition.log.written.active_segment)
+                    size = active.stat().st_size
+                    if size > HEADER_SIZE:
+                        with active.open("r+b") as file:
+                            file.truncate(rng.randrange(size))
+                        torn += 1
+                    partition.reopen()
+                    opened += 1
+                case 2:
+                    partition.reopen()
+                    opened += 1
+                case 3 if rng.randrange(10) == 0:
+                    birth = partition.birth + 1
+                    partition.cipher = partition_cipher(birth=birth)
+                    begin_anew(partition, birth)
+                    purged += 1
+                case _:
+                    pass
+            if partition.log.segment_count > 20:
+                partition.delete_oldest(10)
+        for log in Path(partition.directory).glob("*.log"):
+            assert _stored_nonces(log.read_bytes()) <= notes.different
+    partition.log.close()
+    return Counted(notes.drawn, len(notes.different), opened, torn, failed, purged)
+
+
+def _stored_nonces(data: bytes) -> set[bytes]:
+    header = form_of(data).header
+    found: set[bytes] = set()
+    at = HEADER_SIZE
+    while header is not None and at < len(data):
+        at += 64 + sum(LENGTHS.unpack_from(data, at))
+        found.add(header.salt + data[at - NONCE_SIZE : at])
+    return found
+
+
+def main() -> None:
+    """Run, print, and fail if a nonce was drawn twice."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="borzoi-nonces-") as root:
+        counted = count_nonces(Path(root), options.messages, options.seed)
+    print(f"seed {options.seed}: {counted}")
+    if counted.drawn != counted.different:
+        raise SystemExit(f"{counted.drawn - counted.different} nonces were drawn twice")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""The short version of the count: no nonce is drawn twice."""
+
+from pathlib import Path
+
+import pytest
+
+from borzoi.storage import encrypted
+from tests.crash.nonces import count_nonces
+from tests.storage.ciphers import partition_cipher
+from tests.storage.partitions import new_batch
+
+
+@pytest.mark.slow
+def test_no_nonce_is_drawn_twice(tmp_path: Path) -> None:
+    counted = count_nonces(tmp_path, 50_000, seed=20)
+    assert counted.drawn == counted.different >= 50_000
+    assert min(counted.opened, counted.torn, counted.failed, counted.purged) > 0
+
+
+def test_a_counter_that_runs_over_draws_new_random_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encrypted, "NONCES_MAX", 10)
+    cipher = partition_cipher().begin(0)
+    cipher._nonce_count = 10
+    nonces = [nonce for _ in range(7) for nonce in cipher._nonces(4)]
+    assert len(set(nonces)) == 28
+    assert len({nonce[:8] for nonce in nonces}) == 4
+
+
+def test_a_segment_taken_again_draws_other_nonces() -> None:
+    begun = partition_cipher().begin(0)
+    taken = [partition_cipher().resume(0, begun.header) for _ in range(100)]
+    nonces = [nonce for cipher in (begun, *taken) for nonce in cipher._nonces(100)]
+    assert len(set(nonces)) == 101 * 100
+
+
+def test_the_same_batch_is_never_encrypted_alike() -> None:
+    cipher = partition_cipher().begin(0)
+    batch = new_batch([b"x"])
+    found = {bytes(cipher.encrypt(batch, [batch.nbytes])) for _ in range(100)}
+    assert len(found) == 100
