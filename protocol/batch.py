@@ -18,17 +18,16 @@ ids, 1 KB counts the header and 100 B does not:
     scan a log                  0.5 / 1.5         33 / 1,018        17 / 954
 """
 
+from borzoi.protocol.index_entry import INDEX_ENTRY, INDEX_ENTRY_SIZE
 from borzoi.protocol.loops import LOOPS
 from borzoi.protocol.message import (
     MESSAGE_HEADER_SIZE,
     MESSAGE_PAYLOAD_SIZE_MAX,
+    OFFSET_AT,
     USER_HEADERS_SIZE_MAX,
 )
 from borzoi.protocol.payload import U64
 from borzoi.protocol.plain_loops import (
-    INDEX_ENTRY,
-    INDEX_ENTRY_SIZE,
-    OFFSET_AT,
     POLL_TAIL,
     SEED_SIZE,
     SENT_FIELDS,

@@ -29,6 +29,13 @@ MESSAGE_HEADER: Final = struct.Struct("<Q16sQQQIIQ")
 MESSAGE_HEADER_SIZE: Final = MESSAGE_HEADER.size
 CHECKSUM_SIZE: Final = 8  # the checksum covers all that follows it
 
+# Where the fields of a header are, as drawn above.
+ID_AT: Final = 8
+OFFSET_AT: Final = 24
+TIMESTAMP_AT: Final = 32
+LENGTHS_AT: Final = 48
+RESERVED_AT: Final = 56
+
 MESSAGE_PAYLOAD_SIZE_MAX: Final = 64_000_000
 USER_HEADERS_SIZE_MAX: Final = 100_000
 STORED_HEADERS_SIZE_MAX: Final = USER_HEADERS_SIZE_MAX + 64

@@ -18,14 +18,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import InvalidMessagesSize
-from borzoi.protocol.message import MESSAGE_HEADER_SIZE
+from borzoi.protocol.index_entry import INDEX_ENTRY
+from borzoi.protocol.message import ID_AT, MESSAGE_HEADER_SIZE, OFFSET_AT
 from borzoi.protocol.payload import U64
 from borzoi.protocol.plain_loops import (
-    ID_AT,
     ID_SIZE,
-    INDEX_ENTRY,
     NO_ID,
-    OFFSET_AT,
     STAMP_FIELDS,
     random_ids,
 )
