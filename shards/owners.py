@@ -103,7 +103,7 @@ class Owners:
             first=poll.value,
             second=poll.count_max | poll.consumer << 32,
             # A poll that commits may have committed: repeated, it would skip what it had found.
-            rule=DeathRule.FAIL if poll.auto_commit else DeathRule.RESUBMIT,
+            rule=DeathRule.FAIL if poll.auto_commit else DeathRule.REREAD,
         )
 
     async def store_offset(self, target: Target, kind: int, consumer: int, offset: int) -> None:
@@ -132,6 +132,7 @@ class Owners:
                 self._peers.ask(
                     owner, RequestKind.GET_OFFSET, done, option=kind,
                     namespace=target.namespace, birth=target.birth, second=consumer,
+                    rule=DeathRule.REREAD,
                 )  # fmt: skip
 
         present, stored, current = await asked(start)

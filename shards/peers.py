@@ -50,6 +50,7 @@ class DeathRule(Enum):
     """What becomes of a request whose peer died before it answered."""
 
     RESUBMIT = auto()  # show it to the successor: repeating it does no harm
+    REREAD = auto()  # the same; it changes nothing, so an error is the truth if that takes too long
     FAIL = auto()  # answer ShardCommunicationError: it may have taken effect
     COMPLETE = auto()  # a dead shard has nothing left to do here
 
@@ -164,7 +165,7 @@ class Peers:
         for entry in [*old.in_flight.values(), *old.waiting]:
             if entry.abandoned:
                 self._give_back(entry)
-            elif entry.rule is DeathRule.RESUBMIT:
+            elif entry.rule in (DeathRule.RESUBMIT, DeathRule.REREAD):
                 self._resubmit(peer, entry)
             else:
                 self._give_back(entry)
@@ -316,8 +317,7 @@ class Peers:
             for entry in list(peer.in_flight.values()):
                 if not entry.abandoned and now - entry.since > self._request_timeout_s:
                     entry.abandoned = True
-                    completed = entry.rule is DeathRule.COMPLETE
-                    entry.done(0 if completed else ABANDONED, 0, 0, 0)
+                    entry.done(_status_if_never_answered(entry.rule), 0, 0, 0)
 
     @staticmethod
     def _give_back(entry: InFlight) -> None:
@@ -327,3 +327,10 @@ class Peers:
 
 def _status_after_death(rule: DeathRule) -> int:
     return 0 if rule is DeathRule.COMPLETE else ShardCommunicationError.status
+
+
+def _status_if_never_answered(rule: DeathRule) -> int:
+    """For what lies in the ring of a successor that may yet carry it out."""
+    if rule in (DeathRule.COMPLETE, DeathRule.REREAD):
+        return _status_after_death(rule)
+    return ABANDONED

@@ -40,7 +40,7 @@ class ClaimOwners:
             first=poll.value,
             second=poll.count_max | claim.group_id << 32,
             # A poll that commits may have committed: repeated, it would skip what it had found.
-            rule=DeathRule.FAIL if poll.auto_commit else DeathRule.RESUBMIT,
+            rule=DeathRule.FAIL if poll.auto_commit else DeathRule.REREAD,
         )
 
     async def store_offset(self, target: Target, claim: Claim, offset: int) -> None:

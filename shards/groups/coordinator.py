@@ -14,7 +14,7 @@ settles it. Events that come meanwhile wait in line.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 from borzoi.protocol.errors import (
@@ -246,8 +246,13 @@ class Coordinator:
         now = self._loop.time()
         roster = join(roster, client_id, shard, topic.partitions_count, epoch, now)
         self._put(group, roster)
-        new = [one for one, by in roster.revocations.items() if by.ticket == epoch]
-        self._finish(self._revoke(group, roster, topic, new), done)
+        # Found now: by the time they are asked these partitions may be deleted.
+        new = {
+            one: self._metadata.target(group.stream_id, topic, one)
+            for one, by in roster.revocations.items()
+            if by.ticket == epoch
+        }
+        self._finish(self._revoke(group, roster, new), done)
 
     def _leave(self, group: GroupRef, birth: int, client_id: int, done: Done) -> None:
         roster = self._rosters.get(group)
@@ -338,20 +343,20 @@ class Coordinator:
     # Revocations.
 
     async def _revoke(
-        self, group: GroupRef, roster: Roster, topic: Topic, partitions: list[int]
+        self, group: GroupRef, roster: Roster, partitions: Mapping[int, Target]
     ) -> None:
         """Ask the owners to let go; what they let go of at once moves before anybody is told."""
         since = {one.partition: one.since for member in roster.members for one in member.held}
         asking = {
             partition: asked(
                 self._release_of(
-                    self._metadata.target(group.stream_id, topic, partition),
+                    target,
                     group.group_id,
                     roster.birth,
                     Watch(since[partition], roster.revocations[partition].ticket, False),
                 )
             )
-            for partition in partitions
+            for partition, target in partitions.items()
         }
         answers = await asyncio.gather(*asking.values(), return_exceptions=True)
         released = {}

@@ -261,6 +261,7 @@ class Groups:
             self._peers.ask(
                 METADATA_SHARD, RequestKind.GROUP_MEMBERS, done, buffer=buffer, position=position,
                 length=length, namespace=_namespace(group), first=birth, second=group.group_id,
+                rule=DeathRule.REREAD,
             )  # fmt: skip
 
         return await told(self._pool, ask)

@@ -331,18 +331,21 @@ class Churn:
             self._join()
         produced = self._produced()
 
-        def all_delivered() -> bool:
+        wanted = {partition: count - 1 for partition, count in produced.items() if count}
+        committed: dict[int, int | None] = {}
+
+        def goes_on() -> bool:
             for member in self._members:
                 if member.failure is not None:
                     raise member.failure
+            before = dict(committed)
             # Not what the members noted: one that was killed may not have seen its last answer.
-            return all(
-                self._committed(partition) == count - 1
-                for partition, count in produced.items()
-                if count
-            )
+            committed.update((one, self._committed(one)) for one in wanted)
+            return committed != before
 
-        wait_for(all_delivered, EVENT_TIMEOUT_S)
+        # However slow the machine is, it gets on.
+        while committed != wanted:
+            wait_for(goes_on, EVENT_TIMEOUT_S)
         sizes = [len(share) for share in self._shares()]
         assert max(sizes) - min(sizes) <= 1, f"{sizes} is no even split"
         for member in self._members:

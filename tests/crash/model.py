@@ -4,18 +4,18 @@ One call is one command; values and errors are those of borzoi.protocol. What a 
 freely (times, ids of messages, the slot of a stream) is learned from its answer when it is first
 seen and has to stay so from then on, restarts included.
 
-`Model.apply` finds the method named like the command, so a model of more commands is a class with
-more methods: a mixin beside MetadataModel, MessagesModel and OffsetsModel, added to Model's bases.
+Here are streams, topics, partitions, messages and offsets; users are in model_users.py, groups in
+model_groups.py, and Model in model_whole.py is all of them: a model of more commands is one more
+mixin with a method named like each command. Everything is found through World, which asks at the
+same time whether whoever sent the command may do it there.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import xxhash
 
-from borzoi.protocol.commands import Command
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages
 from borzoi.protocol.commands.offsets import (
     DeleteConsumerOffset,
@@ -42,6 +42,7 @@ from borzoi.protocol.commands.topics import (
 )
 from borzoi.protocol.errors import (
     BrokerError,
+    ConsumerGroupIdNotFound,
     ConsumerOffsetNotFound,
     InvalidOffset,
     InvalidPartitionsCount,
@@ -57,6 +58,7 @@ from borzoi.protocol.identifiers import (
     U64_MAX,
     Balanced,
     Consumer,
+    ConsumerKind,
     Identifier,
     MessagesKey,
     PartitionId,
@@ -64,6 +66,7 @@ from borzoi.protocol.identifiers import (
     StrategyKind,
 )
 from borzoi.protocol.message import Message
+from borzoi.protocol.permissions import Permissions, UserStatus, without_stream, without_topic
 from borzoi.protocol.responses.consumers import ConsumerOffsetInfo
 from borzoi.protocol.responses.polled import PolledMessages
 from borzoi.protocol.responses.streams import (
@@ -77,8 +80,82 @@ from borzoi.protocol.responses.streams import (
 SEGMENT_SIZE: Final = 512
 """The smallest there is: every few messages a segment rolls."""
 
-T = TypeVar("T", "ModelStream", "ModelTopic")
+MISSING: Final = (StreamIdNotFound, TopicIdNotFound, PartitionNotFound, ConsumerGroupIdNotFound)
+
 Found = TypeVar("Found")
+
+
+class Named(Protocol):
+    """What commands point at by its id or by its name."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+@dataclass
+class Ids:
+    """Numbers that are given out: the one that was freed last, or the next."""
+
+    free: list[int] = field(default_factory=list)
+    next: int = 0
+
+    def take(self) -> int:
+        if self.free:
+            return self.free.pop()
+        self.next += 1
+        return self.next - 1
+
+
+@dataclass(eq=False)
+class ModelUser:
+    id: int
+    created_at: int
+    name: str
+    password: str
+    status: UserStatus
+    permissions: Permissions | None
+    tokens: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class ModelSession:
+    """One connection. `removed` when its user was; `polled`: by which right it polled what."""
+
+    user: ModelUser | None = None
+    removed: bool = False
+    polled: dict[tuple["ModelGroup", int], int] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class ModelMember:
+    """A session in a group; `held` are its partitions and since which change of hands."""
+
+    id: int
+    session: ModelSession
+    held: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class ModelGroup:
+    """`highest` is what the holder of a partition has polled."""
+
+    id: int
+    name: str
+    members: list[ModelMember] = field(default_factory=list)
+    highest: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def consumer(self) -> Consumer:
+        return Consumer(ConsumerKind.GROUP, self.id)
+
+    def member(self, session: ModelSession) -> ModelMember | None:
+        return next((one for one in self.members if one.session is session), None)
 
 
 @dataclass
@@ -123,6 +200,8 @@ class ModelPartition:
 class ModelTopic:
     info: TopicInfo
     partitions: list[ModelPartition]
+    groups: list[ModelGroup] = field(default_factory=list)
+    group_ids: Ids = field(default_factory=Ids)
 
     @property
     def id(self) -> int:
@@ -140,6 +219,8 @@ class ModelTopic:
 
     def purge(self) -> None:
         self.partitions = [ModelPartition(one.created_at) for one in self.partitions]
+        for group in self.groups:
+            group.highest.clear()
 
     def seen(self) -> TopicInfo:
         return replace(
@@ -160,8 +241,7 @@ class ModelStream:
     created_at: int
     name: str
     topics: list[ModelTopic] = field(default_factory=list)
-    free_ids: list[int] = field(default_factory=list)
-    next_id: int = 0
+    topic_ids: Ids = field(default_factory=Ids)
 
     def seen(self) -> StreamInfo:
         topics = [topic.seen() for topic in self.topics]
@@ -177,13 +257,6 @@ class ModelStream:
     def topics_seen(self) -> tuple[TopicInfo, ...]:
         return tuple(topic.seen() for topic in sorted(self.topics, key=lambda one: one.id))
 
-    def new_topic_id(self) -> int:
-        """The one that was freed last, or the next."""
-        if self.free_ids:
-            return self.free_ids.pop()
-        self.next_id += 1
-        return self.next_id - 1
-
 
 class World:
     """All the state, and how commands point at it."""
@@ -191,25 +264,59 @@ class World:
     def __init__(self) -> None:
         self.streams: list[ModelStream] = []
         self.free_stream_ids: list[int] = []
+        self.users: list[ModelUser] = []
+        self.free_user_ids: list[int] = []
+        self.sessions: dict[int, ModelSession] = {}
+        self.session = ModelSession()
+        """Whose command it is."""
+        self.groups_moved = False
+        """Members of groups have gone, or partitions changed hands, and no answer waits for it."""
+
+    def permit(self, stream_id: int | None = None, topic_id: int | None = None) -> None:
+        """Unauthorized if the command is not for its sender, there."""
+
+    def find_stream(self, identifier: Identifier) -> ModelStream:
+        return named(self.streams, identifier, StreamIdNotFound)
 
     def stream(self, identifier: Identifier) -> ModelStream:
-        return _named(self.streams, identifier, StreamIdNotFound)
+        stream = self.find_stream(identifier)
+        self.permit(stream.id)
+        return stream
 
     def topic(self, stream: Identifier, topic: Identifier) -> ModelTopic:
-        return _named(self.stream(stream).topics, topic, TopicIdNotFound)
+        found_stream = self.find_stream(stream)
+        found = named(found_stream.topics, topic, TopicIdNotFound)
+        self.permit(found_stream.id, found.id)
+        return found
+
+    def all_topics(self) -> list[tuple[ModelStream, ModelTopic]]:
+        return [(stream, topic) for stream in self.streams for topic in stream.topics]
+
+    def gone(self, session: ModelSession) -> None:
+        """A session is in no group any more."""
+        for _, topic in self.all_topics():
+            for group in topic.groups:
+                if (member := group.member(session)) is not None:
+                    group.members.remove(member)
+                    self.groups_moved = True
+
+    def group(self, topic: ModelTopic, identifier: Identifier) -> ModelGroup:
+        return named(topic.groups, identifier, ConsumerGroupIdNotFound)
 
 
 class MetadataModel(World):
     """Streams, topics and their partitions."""
 
     def get_streams(self, _command: GetStreams, _reply: Any) -> list[StreamInfo]:
+        self.permit()
         return [stream.seen() for stream in sorted(self.streams, key=lambda one: one.id)]
 
     def get_stream(self, command: GetStream, _reply: Any) -> StreamDetails | None:
-        stream = _or_none(lambda: self.stream(command.stream))
+        stream = or_none(lambda: self.stream(command.stream))
         return None if stream is None else StreamDetails(stream.seen(), stream.topics_seen())
 
     def create_stream(self, command: CreateStream, reply: StreamInfo) -> StreamInfo:
+        self.permit()
         if any(stream.name == command.name for stream in self.streams):
             raise StreamNameAlreadyExists
         # Other sequences of commands have left free slots of which this one knows nothing.
@@ -228,17 +335,18 @@ class MetadataModel(World):
         stream = self.stream(command.stream)
         self.streams.remove(stream)
         self.free_stream_ids.append(stream.id)
+        self._withdraw(lambda old: without_stream(old, stream.id))
 
     def purge_stream(self, command: PurgeStream, _reply: None) -> None:
         for topic in self.stream(command.stream).topics:
             topic.purge()
 
     def get_topics(self, command: GetTopics, _reply: Any) -> tuple[TopicInfo, ...]:
-        stream = _or_none(lambda: self.stream(command.stream))
+        stream = or_none(lambda: self.stream(command.stream))
         return () if stream is None else stream.topics_seen()
 
     def get_topic(self, command: GetTopic, reply: TopicDetails | None) -> TopicDetails | None:
-        topic = _or_none(lambda: self.topic(command.stream, command.topic))
+        topic = or_none(lambda: self.topic(command.stream, command.topic))
         if topic is None:
             return None
         assert reply is not None, f"{command} exists"
@@ -252,7 +360,7 @@ class MetadataModel(World):
             raise TopicNameAlreadyExists
         created_at = reply.topic.created_at
         info = TopicInfo(
-            stream.new_topic_id(),
+            stream.topic_ids.take(),
             created_at,
             0,
             command.message_expiry or U64_MAX,
@@ -273,7 +381,7 @@ class MetadataModel(World):
 
     def update_topic(self, command: UpdateTopic, _reply: None) -> None:
         topic = self.topic(command.stream, command.topic)
-        others = [one for one in self.stream(command.stream).topics if one is not topic]
+        others = [one for one in self.find_stream(command.stream).topics if one is not topic]
         if any(one.name == command.name for one in others):
             raise TopicNameAlreadyExists
         topic.info = replace(
@@ -287,9 +395,10 @@ class MetadataModel(World):
 
     def delete_topic(self, command: DeleteTopic, _reply: None) -> None:
         topic = self.topic(command.stream, command.topic)
-        stream = self.stream(command.stream)
+        stream = self.find_stream(command.stream)
         stream.topics.remove(topic)
-        stream.free_ids.append(topic.id)
+        stream.topic_ids.free.append(topic.id)
+        self._withdraw(lambda old: without_topic(old, stream.id, topic.id))
 
     def purge_topic(self, command: PurgeTopic, _reply: None) -> None:
         self.topic(command.stream, command.topic).purge()
@@ -299,6 +408,7 @@ class MetadataModel(World):
             raise TooManyPartitions
         topic = self.topic(command.stream, command.topic)
         topic.partitions += [ModelPartition(0) for _ in range(command.partitions_count)]
+        self._resized(topic)
 
     def delete_partitions(self, command: DeletePartitions, _reply: None) -> None:
         if command.partitions_count == 0:
@@ -307,6 +417,22 @@ class MetadataModel(World):
         if command.partitions_count > len(topic.partitions):
             raise InvalidPartitionsCount
         del topic.partitions[-command.partitions_count :]
+        self._resized(topic)
+
+    def _resized(self, topic: ModelTopic) -> None:
+        for group in topic.groups:
+            self.groups_moved |= bool(group.members)
+            for gone in [one for one in group.highest if one >= len(topic.partitions)]:
+                del group.highest[gone]
+            for member in group.members:
+                kept = {one: by for one, by in member.held.items() if one < len(topic.partitions)}
+                member.held = kept
+
+    def _withdraw(self, without: Callable[[Permissions], Permissions]) -> None:
+        """Ids are given out again: a grant for the old stream or topic is not for the new one."""
+        for user in self.users:
+            if user.permissions is not None:
+                user.permissions = without(user.permissions)
 
 
 class MessagesModel(World):
@@ -333,7 +459,14 @@ class MessagesModel(World):
 
     def poll_messages(self, command: PollMessages, _reply: Any) -> PolledMessages:
         topic = self.topic(command.stream, command.topic)
-        partition = topic.partition(command.partition_id)
+        return self.polled(topic, command, command.partition_id or 0, command.consumer)
+
+    @staticmethod
+    def polled(
+        topic: ModelTopic, command: PollMessages, partition_id: int, consumer: Consumer
+    ) -> PolledMessages:
+        """What a partition gives."""
+        partition = topic.partition(partition_id)
         log = partition.messages
         value, count = command.strategy.value, command.count
         match command.strategy.kind:
@@ -346,11 +479,11 @@ class MessagesModel(World):
             case StrategyKind.LAST:
                 start = max(0, len(log) - count)
             case StrategyKind.NEXT:
-                start = partition.offsets.get(command.consumer, -1) + 1
+                start = partition.offsets.get(consumer, -1) + 1
         found = log[start : start + count]
         if command.auto_commit and found:
-            partition.offsets[command.consumer] = found[-1].offset
-        return PolledMessages(command.partition_id or 0, partition.current_offset, tuple(found))
+            partition.offsets[consumer] = found[-1].offset
+        return PolledMessages(partition_id, partition.current_offset, tuple(found))
 
     def flush_unsaved_buffer(self, command: FlushUnsavedBuffer, _reply: None) -> None:
         self.topic(command.stream, command.topic).partition(command.partition_id)
@@ -362,13 +495,18 @@ class OffsetsModel(World):
     def get_consumer_offset(
         self, command: GetConsumerOffset, _reply: Any
     ) -> ConsumerOffsetInfo | None:
-        try:
-            topic = self.topic(command.stream, command.topic)
-            partition = topic.partition(command.partition_id)
-        except BrokerError:
+        topic = or_none(lambda: self.topic(command.stream, command.topic))
+        if topic is None:
             return None
-        stored = partition.offsets.get(command.consumer)
-        if stored is None:
+        consumer = command.consumer
+        if consumer.kind is ConsumerKind.GROUP:
+            group = or_none(lambda: self.group(topic, consumer.id))
+            if group is None:
+                return None
+            consumer = group.consumer
+        partition = or_none(lambda: topic.partition(command.partition_id))
+        stored = None if partition is None else partition.offsets.get(consumer)
+        if partition is None or stored is None:
             return None
         return ConsumerOffsetInfo(command.partition_id or 0, partition.current_offset, stored)
 
@@ -384,24 +522,15 @@ class OffsetsModel(World):
             raise ConsumerOffsetNotFound
 
 
-class Model(MetadataModel, MessagesModel, OffsetsModel):
-    """A broker, as far as one client at a time can tell."""
-
-    def apply(self, command: Command, reply: Any) -> Any:
-        """What the command has to answer; `reply` is what the broker did answer, or None."""
-        name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(command).__name__).lower()
-        return getattr(self, name)(command, reply)
-
-
-def _named(found: Sequence[T], identifier: Identifier, missing: type[BrokerError]) -> T:
+def named(found: Sequence[T], identifier: Identifier, missing: type[BrokerError]) -> T:
     for one in found:
         if identifier == (one.id if isinstance(identifier, int) else one.name):
             return one
     raise missing
 
 
-def _or_none(find: Callable[[], Found]) -> Found | None:
+def or_none(find: Callable[[], Found]) -> Found | None:
     try:
         return find()
-    except BrokerError:
+    except MISSING:
         return None

@@ -1,30 +1,40 @@
 """A whole broker beside its model: random commands over TCP, restarts and kills; they must agree.
 
 A sequence starts with an empty broker and ends with deleting what it made. Between them, every
-command goes to one of two connections, one on each shard at first, and its answer is compared with
-the model's. One client at a time: concurrency is what the other tests of this folder are about.
+command goes to one of four connections, two on each shard at first, and its answer is compared
+with the model's. Two connections are root's; the other two are guests', who log in as this and
+that user, and are refused most of the time. One client at a time: concurrency is what the other
+tests of this folder are about.
 
-Rules stand in mixins by subject. More of them (users, groups) are one more mixin in the bases of
-BrokerMachine, with its model in the bases of Model.
+Rules stand in mixins by subject; those about users and groups in model_user_rules.py and
+model_group_rules.py, and BrokerMachine in model_run.py is all of them.
 """
 
 import os
 import signal
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
+from borzoi.protocol.commands.groups import (
+    CreateConsumerGroup,
+    GetConsumerGroup,
+    GetConsumerGroups,
+    JoinConsumerGroup,
+    LeaveConsumerGroup,
+)
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages
 from borzoi.protocol.commands.offsets import (
     DeleteConsumerOffset,
     GetConsumerOffset,
     StoreConsumerOffset,
 )
+from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.commands.streams import (
     CreateStream,
     DeleteStream,
@@ -44,7 +54,8 @@ from borzoi.protocol.commands.topics import (
     PurgeTopic,
     UpdateTopic,
 )
-from borzoi.protocol.errors import BrokerError
+from borzoi.protocol.commands.users import CreateUser, DeleteUser, GetUser, GetUsers
+from borzoi.protocol.errors import BrokerError, ClientNotFound, StaleClient
 from borzoi.protocol.identifiers import (
     Balanced,
     Consumer,
@@ -57,8 +68,15 @@ from borzoi.protocol.identifiers import (
     StrategyKind,
 )
 from borzoi.protocol.message import Message
+from borzoi.protocol.permissions import (
+    GlobalPermissions,
+    Permissions,
+    StreamPermissions,
+    TopicPermissions,
+)
 from tests.broker import BrokerProcess, wait_for
-from tests.crash.model import SEGMENT_SIZE, Model
+from tests.crash.model import SEGMENT_SIZE, ModelGroup, ModelSession, ModelStream, ModelTopic
+from tests.crash.model_whole import Model
 from tests.crash.wire import Wire, connect_to_shard
 
 SETTINGS: Final = {
@@ -66,13 +84,18 @@ SETTINGS: Final = {
     "IGGY_SYSTEM_SEGMENT_SIZE": str(SEGMENT_SIZE),
     # What was acknowledged is with the kernel; nothing of this waits for a timer.
     "IGGY_SYSTEM_PARTITION_DURABILITY": "written",
+    "IGGY_LIMITS_LOGIN_FAILURES_FREE": "1000000",
 }
 SHARDS: Final = (0, 1)
+GUESTS: Final = (2, 3)
+"""Seats 0 and 1 are root's; the others begin as nobody's. An even number begins on shard 0."""
+GUEST_NAME: Final = "ann"
+PASSWORD: Final = "secret"
+CLOSED_AFTER: Final = (StaleClient.status, ClientNotFound.status)
 ALL_MESSAGES: Final = 100_000
 NO_STREAM_ID: Final = 4000
 RESTART_TIMEOUT_S: Final = 60.0
-COMMANDS_BETWEEN_RESTARTS: Final = 25
-SEQUENCES_BETWEEN_ENDS: Final = 8
+COMMANDS_BETWEEN_RESTARTS: Final = 80
 ENDS: Final = ("kill a worker", "kill", "stop")
 
 
@@ -110,7 +133,25 @@ MESSAGES: Final = st.builds(
 BATCHES: Final = st.lists(MESSAGES, min_size=1, max_size=6)
 PLACES: Final = st.integers(0, 20)
 COUNTS: Final = st.sampled_from([0, 1, 2, 5, ALL_MESSAGES])
-ON: Final = st.sampled_from(SHARDS)
+SHARD: Final = st.sampled_from(SHARDS)
+ON: Final = st.sampled_from((*SHARDS * 4, *GUESTS))
+FLAGS: Final = st.integers(0, 9).map(lambda number: number == 0)
+PERMISSIONS: Final = st.builds(
+    Permissions,
+    st.builds(GlobalPermissions, *[FLAGS] * 10),
+    # Ids that streams and topics of a sequence have or will have.
+    st.dictionaries(
+        st.integers(0, 2),
+        st.builds(
+            StreamPermissions,
+            *[FLAGS] * 6,
+            st.dictionaries(
+                st.integers(0, 1), st.builds(TopicPermissions, *[st.booleans()] * 4), max_size=2
+            ),
+        ),
+        max_size=2,
+    ),
+)
 
 Done = TypeVar("Done")
 
@@ -129,31 +170,91 @@ class Agreement(RuleBasedStateMachine):
         self.wires: dict[int, Wire] = {}
         self.commands_since_restart = 0
 
-    @initialize(partitions_count=st.integers(1, 3))
-    def begin(self, partitions_count: int) -> None:
+    @initialize(partitions_count=st.integers(1, 3), permissions=PERMISSIONS)
+    def begin(self, partitions_count: int, permissions: Permissions) -> None:
         self.counts["sequences"] += 1
         self.connect()
         self.step(0, GetStreams())
         assert not self.model.streams, "the sequence before has left something behind"
         self.step(0, CreateStream("a"))
         self.step(1, CreateTopic("a", partitions_count, 1, 0, 0, 1, "x"))
+        self.step(0, CreateUser(GUEST_NAME, PASSWORD, permissions=permissions))
+        self.step(GUESTS[0], LoginUser(GUEST_NAME, PASSWORD))
+        self.step(1, CreateConsumerGroup("a", "x", "g"))
+        self.step(0, JoinConsumerGroup("a", "x", "g"))
+        self.step(0, GetConsumerGroup("a", "x", "g"))
 
     def step(self, on: int, command: Command) -> Any:
         """The same command to both; the answer they agree on, None for an error."""
-        self.counts["commands"] += 1
-        self.commands_since_restart += 1
         reply, status = outcome(lambda: self.wires[on].call(command))
-        expected, expected_status = outcome(lambda: self.model.apply(command, reply))
-        assert status == expected_status, f"{command}: {status} instead of {expected_status}"
+        expected, expected_status = outcome(lambda: self.model.apply(on, command, reply))
+        self.agree(on, command, status, expected_status)
         assert _tupled(reply) == _tupled(expected), f"{command}"
-        self.counts["refused"] += status != 0
+        if self.model.groups_moved:
+            self.model.groups_moved = False
+            self.settle_groups()
         return reply
 
+    def agree(self, on: int, what: object, status: int, expected: int) -> None:
+        assert status == expected, f"{what}: {status} instead of {expected}"
+        self.counts["commands"] += 1
+        self.counts["refused"] += status != 0
+        self.commands_since_restart += 1
+        if status in CLOSED_AFTER:
+            self.connect_seat(on)
+
     def connect(self) -> None:
-        """A connection to each shard; sockets may move afterwards, which nobody must notice."""
-        for wire in self.wires.values():
-            wire.close()
-        self.wires = {shard: connect_to_shard(self.broker, shard) for shard in SHARDS}
+        """Everybody comes anew, with the identity it had. Sockets may move afterwards, which
+        nobody must notice."""
+        users = {seat: session.user for seat, session in self.model.sessions.items()}
+        for seat in (*SHARDS, *GUESTS):
+            self.connect_seat(seat)
+            user = users.get(seat)
+            if seat in GUESTS and user is not None:
+                self.step(seat, LoginUser(user.name, user.password))
+        self.settle_groups()
+
+    def connect_seat(self, seat: int) -> None:
+        """A connection to the shard of that seat, as nobody if it is a guest's."""
+        if seat in self.wires:
+            self.wires[seat].close()
+            self.model.gone(self.model.sessions[seat])
+        login = seat in SHARDS
+        self.wires[seat] = connect_to_shard(self.broker, seat % 2, login=login)
+        self.model.sessions[seat] = ModelSession(self.model.users[0] if login else None)
+
+    # Groups.
+
+    def settle_groups(self) -> None:
+        """Wait for what no answer waits for: that members are gone, that shares are even again,
+        and that all shards know it."""
+        for stream, topic in self.model.all_topics():
+            for group in topic.groups:
+                command = GetConsumerGroup(stream.id, topic.id, group.id)
+                wait_for(lambda: self._is_settled(command, topic, group), RESTART_TIMEOUT_S)  # noqa: B023 (used at once)
+                self.step(0, command)
+                if group.members:
+                    self._tell_shards(stream, topic, group)
+
+    def _is_settled(self, command: GetConsumerGroup, topic: ModelTopic, group: ModelGroup) -> bool:
+        try:
+            members = self.wires[0].call(command).members
+        except BrokerError:
+            return False  # Shard 0 is not back yet.
+        sizes = [len(one.partitions) for one in members]
+        if [one.id for one in members] != [one.id for one in group.members]:
+            return False
+        return not sizes or max(sizes) - min(sizes) <= 1 or bool(self.model.waits(topic, group))
+
+    def _tell_shards(self, stream: ModelStream, topic: ModelTopic, group: ModelGroup) -> None:
+        """A join is answered when every shard knows all assignments, also a join of a member."""
+        where = stream.id, topic.id, group.id
+        is_member = group.member(self.model.sessions[0]) is not None
+        self.step(0, JoinConsumerGroup(*where))
+        if not is_member:
+            self.step(0, GetConsumerGroup(*where))
+            self.step(0, LeaveConsumerGroup(*where))
+            self.step(0, GetConsumerGroup(*where))
 
     def id_of(self, stream: Identifier | Nth) -> Identifier:
         if not isinstance(stream, Nth):
@@ -179,16 +280,22 @@ class Agreement(RuleBasedStateMachine):
             self.step(on, GetTopics(stream.name))
             for topic in stream.topics:
                 self.step(on, GetTopic(stream.id, topic.name))
+                self.step(on, GetConsumerGroups(stream.id, topic.id))
                 for number, partition in enumerate(topic.partitions):
                     self.step(on, _whole_partition(stream.id, topic.id, number))
                     for consumer in partition.offsets:
                         self.step(on, GetConsumerOffset(consumer, stream.id, topic.id, number))
+        self.step(on, GetUsers())
+        for user in self.model.users:
+            self.step(on, GetUser(user.name))
         stats = self.wires[on].call(GetStats())
         streams = [stream.seen() for stream in self.model.streams]
         assert stats.streams_count == len(streams)
         assert stats.messages_count == sum(one.messages_count for one in streams)
         assert stats.messages_size_bytes == sum(one.size_bytes for one in streams)
         partitions = [p for s in self.model.streams for t in s.topics for p in t.partitions]
+        groups = [group for _, topic in self.model.all_topics() for group in topic.groups]
+        assert stats.consumer_groups_count == len(groups)
         assert stats.partitions_count == len(partitions)
         assert stats.segments_count == sum(one.segments_count for one in partitions)
 
@@ -197,6 +304,8 @@ class Agreement(RuleBasedStateMachine):
             return
         for stream in self.wires[0].call(GetStreams()):
             self.wires[0].call(DeleteStream(stream.id))
+        for user in self.wires[0].call(GetUsers())[1:]:
+            self.wires[0].call(DeleteUser(user.id))
         for wire in self.wires.values():
             wire.close()
 
@@ -261,14 +370,16 @@ class MessageRules(Agreement):
         batch: list[Message],
     ) -> None:
         stream = self.id_of(stream)
-        self.counts["commands"] += 1
-        self.commands_since_restart += 1
+
+        def expect() -> list[int]:
+            with self.model.sent_by(self.model.sessions[on], Code.SEND_MESSAGES):
+                return self.model.may_go_to(stream, topic, partitioning)
+
         _, status = outcome(lambda: self.wires[on].send_batch(stream, topic, partitioning, batch))
-        candidates, expected = outcome(lambda: self.model.may_go_to(stream, topic, partitioning))
-        assert status == expected, f"{status} instead of {expected}"
-        self.counts["refused"] += status != 0
+        candidates, expected = outcome(expect)
+        self.agree(on, partitioning, status, expected)
         if candidates is not None:
-            self._learn(1 - on, stream, topic, candidates, batch)
+            self._learn(1 - on % 2, stream, topic, candidates, batch)
 
     @rule(on=ON, place=PLACES, batches=st.lists(BATCHES, min_size=1, max_size=4))
     def fill(self, on: int, place: int, batches: list[list[Message]]) -> None:
@@ -414,7 +525,7 @@ class RestartRules(Agreement):
     """Ends of the broker, and of one of its workers. Everything acknowledged is there again."""
 
     @precondition(lambda self: self.commands_since_restart >= COMMANDS_BETWEEN_RESTARTS)
-    @rule(end=st.sampled_from(ENDS), shard=ON, on=ON)
+    @rule(end=st.sampled_from(ENDS), shard=SHARD, on=SHARD)
     def restart(self, end: str, shard: int, on: int) -> None:
         self.restart_now(end, shard, on)
 
@@ -435,31 +546,9 @@ class RestartRules(Agreement):
         os.kill(old, signal.SIGKILL)
         wait_for(lambda: self.broker.workers().get(shard, old) != old, RESTART_TIMEOUT_S)
 
-    @rule(on=ON)
+    @rule(on=SHARD)
     def compare(self, on: int) -> None:
         self.compare_everything(on)
-
-
-class BrokerMachine(MetadataRules, MessageRules, OffsetRules, RestartRules):
-    """All rules together."""
-
-    def teardown(self) -> None:
-        if self.wires:
-            self.compare_everything(0)
-            # Chance may choose none of the ends in a short run: each has its turn here.
-            turn, rest = divmod(self.counts["sequences"], SEQUENCES_BETWEEN_ENDS)
-            if rest == 0:
-                self.restart_now(ENDS[turn % len(ENDS)], turn % 2, 0)
-        super().teardown()
-
-
-def start_broker(data: Path) -> BrokerProcess:
-    """The broker that the sequences of a run are driven through."""
-    broker = BrokerProcess(data, SETTINGS)
-    broker.start()
-    BrokerMachine.broker = broker
-    BrokerMachine.counts = Counter()
-    return broker
 
 
 def outcome(act: Callable[[], Done]) -> tuple[Done | None, int]:

@@ -165,6 +165,30 @@ def test_workers_die_and_members_stay_or_go(new_broker: NewBroker) -> None:
 
 
 @pytest.mark.slow
+def test_asking_about_a_group_costs_no_membership_while_shard_0_is_away(
+    new_broker: NewBroker,
+) -> None:
+    # Nobody waits as long as it takes to start a worker.
+    broker = make(new_broker, IGGY_LIMITS_REQUEST_TIMEOUT="20ms")
+    with connect_to_shard(broker, 1) as one:
+        join(one)
+        mine = members(one)
+        os.kill(broker.workers()[0], signal.SIGKILL)
+        refused = 0
+
+        def is_back() -> bool:
+            nonlocal refused
+            try:
+                found = members(one), stored(one)
+            except BrokerError:
+                refused += 1
+                return False
+            return found == (mine, [None] * PARTITIONS) and refused > 0
+
+        wait_for(is_back, DEATH_TIMEOUT_S)
+
+
+@pytest.mark.slow
 def test_time_is_over_for_a_member_that_does_not_commit(new_broker: NewBroker) -> None:
     broker = make(new_broker, IGGY_CONSUMER_GROUP_REBALANCING_TIMEOUT="600ms")
     with connect_to_shard(broker, 0) as zero, connect_to_shard(broker, 1) as one:

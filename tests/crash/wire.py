@@ -186,24 +186,25 @@ def connect(broker: BrokerProcess, *, login: bool = True) -> Wire:
     return wire
 
 
-def connect_to_shard(broker: BrokerProcess, shard: int) -> Wire:
+def connect_to_shard(broker: BrokerProcess, shard: int, *, login: bool = True) -> Wire:
     """A connection that this shard has accepted: the kernel chooses, so it may take several.
 
     While the shard's worker is being replaced nothing goes there, so it may take a while too.
     """
-    wire = wait_for(lambda: _try_shard(broker, shard), CONNECT_TIMEOUT_S)
+    wire = wait_for(lambda: _try_shard(broker, shard, login), CONNECT_TIMEOUT_S)
     assert wire is not None
     return wire
 
 
-def _try_shard(broker: BrokerProcess, shard: int) -> Wire | None:
+def _try_shard(broker: BrokerProcess, shard: int, login: bool) -> Wire | None:
     others: list[Wire] = []
     try:
         for _ in range(CONNECTIONS_MAX):
             # A login costs far more than a connection, so it waits until we know.
             wire = connect(broker, login=False)
             if shard_of_connection(broker, wire) == shard:
-                wire.login()
+                if login:
+                    wire.login()
                 return wire
             others.append(wire)
     except Closed:

@@ -398,6 +398,20 @@ def test_what_is_in_flight_too_long_is_abandoned_but_its_buffer_stays_lent(pair:
     assert answers.statuses == [ABANDONED]
 
 
+def test_what_changes_nothing_ends_in_an_error_instead(pair: Pair) -> None:
+    answers = Answers()
+    pair.a.peers.ask(1, RequestKind.GET_OFFSET, answers, rule=DeathRule.REREAD)
+    pair.loop.settle()
+    pair.announce_successor()
+    pair.loop.advance(TIMEOUT_S + 2 * AWAY_CHECK_INTERVAL_S)
+    # Nobody loses a connection, and its memberships with it, for a question.
+    assert answers.statuses == [ShardCommunicationError.status]
+    pair.start_successor()
+    pair.b.take()[0].done(0, 0, 0, 0)
+    pair.loop.settle()
+    assert answers.statuses == [ShardCommunicationError.status]
+
+
 def test_the_buffer_of_an_abandoned_request_comes_back_by_the_next_death(pair: Pair) -> None:
     answers = Answers()
     buffer = lend(pair.a, b"batch")

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from borzoi.protocol.errors import ConsumerGroupIdNotFound, ConsumerGroupMemberNotFound
 from borzoi.shards.descriptors import Done, RequestKind
@@ -19,6 +20,8 @@ from borzoi.shards.groups.coordinator import EPOCH_BITS, Coordinator
 from borzoi.shards.groups.cursor import Watch
 from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.roster import Holding
+from borzoi.shards.metadata.effects import Effects, TopicRef
+from borzoi.shards.metadata.state import Topic
 from borzoi.shards.target import Target
 from borzoi.shards.tasks import Tasks
 from tests.shards.groups.world import BIRTH, GROUP, PARTITIONS, StandingMetadata
@@ -90,7 +93,8 @@ class Shards:
 
 
 class Metadata(StandingMetadata):
-    def target(self, _stream_id: int, _topic: object, partition: int) -> Target:
+    def target(self, _stream_id: int, topic: Topic, partition: int) -> Target:
+        topic.partition(partition)
         return Target(partition, 0, 0)
 
 
@@ -98,7 +102,7 @@ class World:
     def __init__(self, timeout_s: float) -> None:
         self.shards = Shards()
         self.pool = Pool()
-        metadata = Metadata()
+        self.metadata = metadata = Metadata()
         self.broken: list[BaseException] = []
         self.local = LocalMembers(metadata.as_service, lambda _client_id: True)
         self.coordinator = Coordinator(
@@ -235,6 +239,22 @@ def test_a_member_that_never_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
         await world.join(11, 0)
         world.coordinator.moving(10, 1)
         await until(lambda: world.shares() == [[2, 3, 0, 1]])
+
+    run(check)
+
+
+def test_partitions_are_deleted_between_a_join_and_its_questions() -> None:
+    async def check(world: World) -> None:
+        await world.coordinator.adopt()
+        await world.join(10, 0)
+        ended: list[int] = []
+        world.coordinator.join(GROUP, BIRTH, 11, 1, lambda status, *_: ended.append(status))
+        topic = world.metadata.state.topic(0, 0)
+        topic.runs[:] = [replace(topic.runs[0], count=1)]
+        world.coordinator.take_effects(Effects(9, topics_resized=[TopicRef(0, 0)]))
+        await until(lambda: bool(ended or world.broken))
+        assert ended == [0]
+        assert world.shares() == [[0], []]
 
     run(check)
 
