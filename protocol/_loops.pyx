@@ -846,12 +846,22 @@ cdef enum:
     CAPACITY_FIRST = 64
 
 
-cdef inline uint64_t mixed(uint64_t word) noexcept nogil:
-    word ^= word >> 33
-    word *= <uint64_t>0xFF51AFD7ED558CCD
-    word ^= word >> 33
-    word *= <uint64_t>0xC4CEB9FE1A85EC53
-    return word ^ (word >> 33)
+cdef extern from *:
+    """
+    #include <stdint.h>
+    /* Both halves of a product, folded: one multiplication spreads 128 bits over 64. */
+    static inline uint64_t folded(uint64_t first, uint64_t second) {
+    #ifdef __SIZEOF_INT128__
+        unsigned __int128 product = (unsigned __int128)first * second;
+        return (uint64_t)product ^ (uint64_t)(product >> 64);
+    #else
+        uint64_t word = first ^ (first >> 32) ^ second * 0xC4CEB9FE1A85EC53u;
+        word *= 0xFF51AFD7ED558CCDu;
+        return word ^ (word >> 33);
+    #endif
+    }
+    """
+    uint64_t folded(uint64_t, uint64_t) noexcept nogil
 
 
 cdef class SeenIds:
@@ -864,14 +874,15 @@ cdef class SeenIds:
 
     cdef Seen *ring
     cdef uint32_t *table
-    cdef uint64_t capacity, first, count, mask, entries_max, expiry_us, seed
+    cdef uint64_t capacity, first, count, mask, entries_max, expiry_us, seed_low, seed_high
 
     def __cinit__(self, uint64_t entries_max, uint64_t expiry_us, uint64_t seed):
         if not 1 <= entries_max <= ENTRIES_MAX:
             raise ValueError(f"a window of {entries_max} ids: needs 1 to {ENTRIES_MAX}")
         self.entries_max = entries_max
         self.expiry_us = expiry_us
-        self.seed = seed
+        self.seed_low = folded(seed, 0x9E3779B97F4A7C15)
+        self.seed_high = folded(seed, 0xC4CEB9FE1A85EC53) | 1
         self.ring = NULL
         self.table = NULL
         self.capacity = self.first = self.count = self.mask = 0
@@ -1118,7 +1129,8 @@ cdef class SeenIds:
 
     cdef inline uint64_t hash(self, uint64_t low, uint64_t high) noexcept:
         # Ids are chosen by clients: without the seed they could choose ones that collide.
-        return mixed(low ^ self.seed ^ mixed(high + self.seed))
+        # Twice: ids that differ in a few upper bits only would crowd together after one.
+        return folded(folded(low ^ self.seed_low, high ^ self.seed_high), self.seed_high)
 
     cdef inline int64_t find(self, uint64_t low, uint64_t high, uint64_t hashed) noexcept:
         """The slot of an id, -1 if it is not there."""
