@@ -353,7 +353,7 @@ class PartitionReader:
                     len(views) == 1
                     and first_offset >= segment.first_offset
                     and self._index_windows.may_be_held
-                    and segment.cipher is None
+                    and (self._cipher is None or segment.cipher is None)
                 ):
                     within = first_offset - segment.first_offset
                     self._hot = HotRange(segment, within, segment.start_of(within), published)
@@ -397,7 +397,7 @@ class PartitionReader:
                 raise Cold(cold)
         views = segment.log.views(start, end)
         # What is encrypted is verified when it is decrypted.
-        if segment.cipher is not None or (
+        if (self._cipher is not None and segment.cipher is not None) or (
             self._is_trusted(published, offset, offset + count) and not segment.must_verify
         ):
             return Slices(views, count, offset, end - start)

@@ -22,12 +22,12 @@ from tests.shards.unzipping import unzipped
 
 pytestmark = pytest.mark.slow
 
-MARK = "marker-0f1e2d3c"
+MARK = "marker0f1e2d3c"
 PASSWORD = f"{MARK}-root-password"
 SECRETS = {
     "IGGY_ROOT_USERNAME": "iggy",
     "IGGY_ROOT_PASSWORD": PASSWORD,
-    "IGGY_SYSTEM_ENCRYPTION_KEY": f"{MARK}-encryption-key",
+    "IGGY_SYSTEM_ENCRYPTION_KEY": f"{MARK:A<43}=",
     "IGGY_HTTP_JWT_ENCODING_SECRET": f"{MARK}-encoding-secret",
     "IGGY_HTTP_JWT_DECODING_SECRET": f"{MARK}-encoding-secret",
     "UNRELATED_TOKEN": f"{MARK}-of-something-else",
