@@ -4,6 +4,8 @@ For a thread: it reads files, in pieces, and lets go of the interpreter while it
 bytes of index for each message the window may hold, and of those that have not expired either
 the bytes around the header (small messages: one read for many) or the header alone (large ones).
 
+Ids are in clear in encrypted segments too, so this needs no key.
+
 Reads only what `PartitionLog.tail` said was there. A segment that was deleted since is passed over.
 """
 
@@ -34,20 +36,21 @@ class Tail(NamedTuple):
     segment: int
     first: int
     end: int
+    start: int = 0  # where the segment's first message begins in its file
 
 
 def tail_of(sealed: Sequence[SealedSegment], end: LogEnd, count_max: int) -> list[Tail]:
     """Where the last so many messages lie, oldest first."""
     tails: list[Tail] = []
-    for segment, count in (
-        (end.segment, end.message_count),
-        *((one.first_offset, one.message_count) for one in reversed(sealed)),
+    for segment, count, form in (
+        (end.segment, end.message_count, end.form),
+        *((one.first_offset, one.message_count, one.form) for one in reversed(sealed)),
     ):
         if count_max == 0:
             break
         wanted = min(count, count_max)
         if wanted:
-            tails.append(Tail(segment, count - wanted, count))
+            tails.append(Tail(segment, count - wanted, count, form.start))
         count_max -= wanted
     return tails[::-1]
 
@@ -73,7 +76,7 @@ def remember_tail(
 def _remember_segment(
     seen: SeenIds, index: int, log: int, tail: Tail, timestamp_min: int, files: Files
 ) -> None:
-    start = 0
+    start = tail.start
     if tail.first:
         before = files.pread(index, INDEX_ENTRY_SIZE, (tail.first - 1) * INDEX_ENTRY_SIZE)
         if len(before) < INDEX_ENTRY_SIZE:

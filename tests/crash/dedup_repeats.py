@@ -1,7 +1,7 @@
 """S5: every batch is sent at least twice, with kills in between; each message is stored once.
 
     python -m tests.crash.dedup_repeats --ids 1000000 [--kills 10] [--worker-kills 10]
-                                        [--mode written|fsync] [--seed N]
+                                        [--mode written|fsync|encrypted] [--seed N]
 
 Producers send batches with ids of their own, and after each of them some earlier batch again that
 is still inside the window. When the broker dies, all of it or one worker, they send again whatever
@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--ids", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--worker-kills", type=int, default=10)
-    parser.add_argument("--mode", choices=("written", "fsync"), default="written")
+    parser.add_argument("--mode", choices=("written", "fsync", "encrypted"), default="written")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     wanted = parser.parse_args()
     print(f"seed {wanted.seed}", flush=True)

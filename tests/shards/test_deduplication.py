@@ -19,12 +19,15 @@ from borzoi.protocol.message import Message, decode_messages, encode_messages
 from borzoi.shards.durability import Durability
 from borzoi.shards.metadata.effects import Effects, RunPurged, RunRemoved
 from borzoi.shards.metadata.state import Run
+from borzoi.storage.encrypted import Encryption
 from tests.shards.owner import JOURNAL_MESSAGES_MAX, TARGET, Owner, Statuses
+from tests.storage.ciphers import KEY
 
 OLD = Run(0, 1, TARGET.birth, TARGET.slot, 0)
 NEW = Run(0, 1, 9, TARGET.slot, 0)
 SECOND = 1_000_000
 WINDOW = (1000, 60 * SECOND)
+ENCRYPTION = Encryption(KEY, encrypts=True)
 
 NewOwner = Callable[..., Owner]
 
@@ -34,10 +37,16 @@ def new_owner(tmp_path: Path) -> Iterator[NewOwner]:
     made: list[Owner] = []
 
     def make(
-        durability: Durability = Durability.WRITTEN, window: tuple[int, int] = WINDOW
+        durability: Durability = Durability.WRITTEN,
+        window: tuple[int, int] = WINDOW,
+        encryption: Encryption | None = None,
     ) -> Owner:
         owner = Owner(
-            tmp_path / f"data{len(made)}", durability, segment_size_max=512, window=window
+            tmp_path / f"data{len(made)}",
+            durability,
+            segment_size_max=512,
+            window=window,
+            encryption=encryption,
         )
         made.append(owner)
         return owner
@@ -197,17 +206,26 @@ def test_a_window_that_was_read_back_expires_like_the_one_that_was_lost(
     assert stored(owner) == ([1, 2] if passed < WINDOW[1] else [1, 2, 1])
 
 
-def test_exactly_the_last_so_many_are_known_after_a_restart(new_owner: NewOwner) -> None:
-    owner = new_owner(Durability.WRITTEN, (5, 0))
+@pytest.mark.parametrize("encryption", [None, ENCRYPTION], ids=["plain", "encrypted"])
+def test_exactly_the_last_so_many_are_known_after_a_restart(
+    new_owner: NewOwner, encryption: Encryption | None
+) -> None:
+    owner = new_owner(Durability.WRITTEN, (5, 0), encryption)
     send(owner, *range(1, 21))
     for number in range(21, 31):
         send(owner, number)  # several segments
     assert owner.published.segment_count > 1
+    # Not only the last ones, so that every place in a segment has its turn.
+    for number in range(31, 41):
+        owner.succeed()
+        send(owner, *range(number - 5, number))
+        assert len(stored(owner)) == number - 1
+        send(owner, number)
     owner.succeed()
-    send(owner, *range(26, 31))
-    assert len(stored(owner)) == 30
-    send(owner, 25)
-    assert stored(owner)[30:] == [25]
+    send(owner, *range(36, 41))
+    assert len(stored(owner)) == 40
+    send(owner, 35)
+    assert stored(owner)[40:] == [35]
 
 
 def test_appends_wait_in_their_order_until_the_window_is_known(owner: Owner) -> None:
@@ -313,9 +331,12 @@ def test_mode_buffered_drops_duplicates_of_its_journal(new_owner: NewOwner) -> N
 # A batch that is shown again to the successor of an owner that died.
 
 
+@pytest.mark.parametrize("encryption", [None, ENCRYPTION], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("durability", [Durability.WRITTEN, Durability.FSYNC])
 def test_a_batch_stored_by_the_dead_owner_is_acknowledged_and_not_stored_again(
-    owner: Owner,
+    new_owner: NewOwner, durability: Durability, encryption: Encryption | None
 ) -> None:
+    owner = new_owner(durability, WINDOW, encryption)
     send(owner, 1)
     batch = batch_of(2, 1, 3, 3)
     owner.append(batch, 4, Statuses())
