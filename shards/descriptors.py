@@ -32,7 +32,8 @@ class RequestKind(IntEnum):
     GET_OFFSET = 4  # second = consumer, option = consumer kind
     DELETE_OFFSET = 5  # second = consumer, option = consumer kind
     FLUSH = 6  # option = 1 asks for fdatasync as well
-    PROPOSE = 7  # to shard 0: command at position/length, first = code, second = user
+    # To shard 0: command at position/length, first = code, second = user, birth = its creation
+    PROPOSE = 7
     BARRIER = 8  # apply the metadata log up to index `first`, unlink what it removed
     CLIENTS = 9  # write the connected clients into the lent buffer
     FLUSH_JOURNALS = 10  # durability "buffered" only: write everything that is in memory

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from borzoi.protocol.errors import PartitionNotFound
 from borzoi.router.board import METADATA_SLOT, Board
 from borzoi.router.placement import pack_namespace, unpack_namespace
+from borzoi.shards.metadata.authors import Author, author_of
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.follower import MetadataCopy
 from borzoi.shards.metadata.state import State, Topic
@@ -29,7 +30,7 @@ class Change(NamedTuple):
 class Proposer(Protocol):
     """Whoever takes a change to the writer: the writer itself, or the ring to it."""
 
-    async def propose(self, command: Any, user_id: int) -> Change:
+    async def propose(self, command: Any, author: Author) -> Change:
         """Have a command validated, logged and applied; errors are raised."""
 
 
@@ -71,7 +72,8 @@ class MetadataService:
     async def change(self, command: Any, user_id: int) -> Change:
         """Have shard 0 carry out a change, and see it here."""
         assert self.proposer is not None, "the worker wires the proposer at its start"
-        change = await self.proposer.propose(command, user_id)
+        author = author_of(self._copy.state, user_id)
+        change = await self.proposer.propose(command, author)
         self.refresh()
         return change
 

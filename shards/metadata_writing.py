@@ -24,6 +24,7 @@ from borzoi.shards.asking import asked
 from borzoi.shards.clock import BrokerClock
 from borzoi.shards.descriptors import Done, Request, RequestKind
 from borzoi.shards.lending import lend
+from borzoi.shards.metadata.authors import Author, check_author
 from borzoi.shards.metadata.commands import CreateHashedUser
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.proposals import decode_proposal, encode_proposal
@@ -82,10 +83,12 @@ class MetadataWriting:
         end = self._writer.end
         self._board.publish(METADATA_SLOT, (end.index, end.position, 0, 0, 0, 0, 0, 0))
 
-    async def propose(self, command: Any, user_id: int) -> Change:
+    async def propose(self, command: Any, author: Author) -> Change:
         """Carry a command out; when this returns it is durable and visible on every shard."""
+        user_id = author.user_id
         async with self._one_at_a_time:
             timestamp = self._clock.now_us()
+            check_author(self._writer.state, author, command)
             entry = self._writer.prepare(command, user_id=user_id, timestamp=timestamp)
             await self._log(entry)
             self.publish()
@@ -122,11 +125,12 @@ class MetadataWriting:
         except BrokerError as error:
             done(error.status, 0, 0, 0)
             return
-        self._tasks.start(self._serve(command, request.second, done))
+        author = Author(request.second, request.birth)
+        self._tasks.start(self._serve(command, author, done))
 
-    async def _serve(self, command: Any, user_id: int, done: Done) -> None:
+    async def _serve(self, command: Any, author: Author, done: Done) -> None:
         try:
-            change = await self.propose(command, user_id)
+            change = await self.propose(command, author)
         except BrokerError as error:
             done(error.status, 0, 0, 0)
         else:
@@ -228,14 +232,15 @@ class RemoteProposer:
         self._peers = peers
         self._pool = pool
 
-    async def propose(self, command: Any, user_id: int) -> Change:
+    async def propose(self, command: Any, author: Author) -> Change:
         """Ask shard 0. If it dies meanwhile the outcome is unknown and the caller is told so."""
         code, payload = encode_proposal(command)
 
         def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
             self._peers.ask(
                 METADATA_SHARD, RequestKind.PROPOSE, done, buffer=buffer, position=position,
-                length=length, first=code, second=user_id, rule=DeathRule.FAIL,
+                length=length, first=code, second=author.user_id, birth=author.created_at,
+                rule=DeathRule.FAIL,
             )  # fmt: skip
 
         index, new_id, _ = await lend(self._pool, payload, ask)

@@ -22,14 +22,20 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoders: Final = {code: msgspec.msgpack.Decoder(command) for code, command in _HASHED.items()}
 
 
-def encode_proposal(command: Any) -> tuple[int, bytes]:
-    """Code and bytes of a command for the metadata log."""
+def proposal_code(command: Any) -> int:
+    """The code of the client's command that a command for the metadata log comes from."""
     code = _CODES.get(type(command))
     if code is not None:
-        return code, _encoder.encode(command)
+        return code
     code = code_of(command)
     assert code not in _HASHED, f"{type(command).__name__} holds a secret"
-    return code, encode_command(command)
+    return code
+
+
+def encode_proposal(command: Any) -> tuple[int, bytes]:
+    """Code and bytes of a command for the metadata log."""
+    code = proposal_code(command)
+    return code, (_encoder.encode if code in _HASHED else encode_command)(command)
 
 
 def decode_proposal(code: int, payload: bytes) -> Any:
