@@ -105,6 +105,7 @@ class Partition:
         clean: CleanPartition | None = None,
         board: Published | None = None,
         files: Files | None = None,
+        last_stop: CleanPartition | None = None,
     ) -> list[str]:
         """As after the death of the process; returns the report of the recovery."""
         self.open_files.close()
@@ -118,6 +119,7 @@ class Partition:
             self.files,
             clean,
             board=board,
+            last_stop=last_stop,
             open_files=self.open_files,
         )
         self.reader = self.new_reader()
