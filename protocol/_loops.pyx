@@ -65,7 +65,7 @@ cdef extern from "Python.h":
         PyBUF_READ
     int PyObject_GenericSetAttr(object, object, object) except -1
 
-LOOPS_VERSION = 6
+LOOPS_VERSION = 7
 
 # A message header, as drawn in message.py.
 cdef enum:
@@ -1224,6 +1224,9 @@ def without_stored(batch, uint64_t message_count, stored):
                     and memcmp(header, <const uint8_t *>theirs.buf + stored_at, HEADER_SIZE) == 0
                 ):
                     stored_at += end - at
+                    # What comes before a stored message and is not stored was a duplicate.
+                    to = <uint8_t *>PyByteArray_AS_STRING(rest)
+                    count = 0
                 else:
                     memcpy(to, header, end - at)
                     to += end - at

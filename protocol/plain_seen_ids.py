@@ -172,10 +172,12 @@ def copy_stamps(batch: memoryview, survivors: memoryview, starts: bytes | bytear
 def without_stored(
     batch: memoryview, message_count: int, stored: memoryview
 ) -> tuple[bytearray, int]:
-    """A copy of those messages of a stamped batch that do not lie in `stored`, and their number.
+    """A copy of the messages of a stamped batch behind the last that lies in `stored`, and their
+    number.
 
     `stored` begins with the offset that was stamped first. Equal headers are enough, they hold
-    the checksum of all the rest; duplicates in between that were never written have others.
+    the checksum of all the rest. A message that is not stored although a later one is was dropped
+    as a duplicate: that is decided, although the window may have moved on since.
     """
     _ids, ends = _ids_and_ends(batch, message_count)
     rest: list[memoryview] = []
@@ -188,6 +190,7 @@ def without_stored(
             and stored[stored_at : stored_at + MESSAGE_HEADER_SIZE] == header
         ):
             stored_at += size
+            rest.clear()
         else:
             rest.append(batch[start:end])
         start = end
