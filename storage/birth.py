@@ -42,7 +42,7 @@ def read_birth(directory: str, files: Files) -> int | None:
     # Too short or all zeros: the power went before a sync, so the bytes never arrived.
     if data is None or len(data) != SIZE or data == bytes(SIZE):
         return None
-    if data == _encode(birth := BIRTH.unpack_from(data)[0]):
+    if data == encoded_birth(birth := BIRTH.unpack_from(data)[0]):
         return int(birth)
     # Only decay explains this, as the file is replaced as a whole. The number has a second home.
     point = read_any_recovery_point(directory, files)
@@ -53,9 +53,10 @@ def read_birth(directory: str, files: Files) -> int | None:
 
 def write_birth(directory: str, birth: int, files: Files) -> None:
     """Name the life that begins. Durable after a sync of the file and of the directory."""
-    files.replace(birth_path(directory), _encode(birth), durable=False)
+    files.replace(birth_path(directory), encoded_birth(birth), durable=False)
 
 
-def _encode(birth: int) -> bytes:
+def encoded_birth(birth: int) -> bytes:
+    """What the file of this birth holds."""
     data = BIRTH.pack(birth)
     return data + BIRTH.pack(xxhash.xxh3_64_intdigest(data))

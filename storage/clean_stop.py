@@ -63,18 +63,23 @@ class CleanStop:
         A damaged record says nothing about its partitions, which are then scanned; the others
         still count.
         """
-        names = [name for name in files.listdir(layout.root) if _is_record(name)]
-        if not names:
+        records = cls.read_all(layout, files)
+        if not records:
             return None
         partitions: dict[int, CleanPartition] = {}
-        for name in sorted(names):
-            path = os.path.join(layout.root, name)
-            record = cls.decode(files.read_all(path, FILE_SIZE_MAX) or b"")
+        for path, record in records.items():
             if record is not None:
                 partitions.update(record.partitions)
             files.unlink(path)
         files.fsync_directory(layout.root)
         return cls(partitions) if partitions else None
+
+    @classmethod
+    def read_all(cls, layout: DataLayout, files: Files) -> "dict[str, CleanStop | None]":
+        """The records of all shards by their paths; None for one that is damaged."""
+        names = sorted(name for name in files.listdir(layout.root) if is_record(name))
+        paths = [os.path.join(layout.root, name) for name in names]
+        return {path: cls.decode(files.read_all(path, FILE_SIZE_MAX) or b"") for path in paths}
 
     def encode(self) -> bytes:
         rows = [ROW.pack(key, *partition) for key, partition in self.partitions.items()]
@@ -95,5 +100,6 @@ class CleanStop:
         return cls({row[0]: CleanPartition(*row[1:]) for row in ROW.iter_unpack(rows)})
 
 
-def _is_record(name: str) -> bool:
+def is_record(name: str) -> bool:
+    """Whether a file of the data directory is such a record."""
     return name.startswith(CLEAN_STOP_PREFIX) and is_number(name.removeprefix(CLEAN_STOP_PREFIX))

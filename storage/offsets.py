@@ -11,7 +11,7 @@ Always: a value that is not dirty equals its file; a failed write() takes its co
 
 import os
 import struct
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Final, NamedTuple
 
 import xxhash
@@ -44,6 +44,12 @@ def forget_groups(directory: str, files: Files, living: Container[int]) -> list[
     for number in dead:
         files.unlink_if_there(os.path.join(groups, str(number)))
     return sorted(dead)
+
+
+def offsets_digest(offsets: Mapping[tuple[ConsumerKind, int], int]) -> int:
+    """A number that changes when any of these values does."""
+    rows = [DIGEST_ROW.pack(*consumer, offset) for consumer, offset in sorted(offsets.items())]
+    return xxhash.xxh3_64_intdigest(b"".join(rows))
 
 
 class OffsetsSync(NamedTuple):
@@ -158,8 +164,7 @@ class ConsumerOffsets:
 
     def digest(self) -> int:
         """A number that changes when any value does."""
-        rows = b"".join(DIGEST_ROW.pack(*row) for row in self.items())
-        return xxhash.xxh3_64_intdigest(rows)
+        return offsets_digest(self._offsets)
 
     def sync(self) -> None:
         """Make what was written durable. Waits for the disk."""

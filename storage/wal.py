@@ -204,6 +204,18 @@ def place_behind(files: Files, path: Path, index: int) -> LogEnd:
     raise WalDamaged(_damage(path, size, index, "the file ends here"))
 
 
+def find_end(files: Files, path: Path, start: LogEnd) -> tuple[LogEnd, TornTail | None]:
+    """Verify all entries from `start` on: the end of the log, and what open_wal would cut there.
+
+    Changes nothing. WalDamaged where open_wal would refuse.
+    """
+    fd = files.open(path, os.O_RDONLY)
+    try:
+        return _find_end(files, fd, path, start, files.size(fd), 0)
+    finally:
+        files.close(fd)
+
+
 class WalWriter:
     """The end of the log, open for appending. Made by open_wal; one per log.
 

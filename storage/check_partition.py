@@ -1,0 +1,192 @@
+"""Checking the directory of one partition that nobody has open: every file in it.
+
+Files that are not ours are named and left alone, whatever they are.
+"""
+
+import os
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from borzoi.protocol.identifiers import U32_MAX, ConsumerKind
+from borzoi.storage.birth import BirthDamaged, birth_path, encoded_birth, read_birth
+from borzoi.storage.check_segments import (
+    Durable,
+    SegmentFile,
+    check_active,
+    check_lonely_indexes,
+    check_sealed,
+    removed,
+    segment_files,
+)
+from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.files import TEMPORARY_SUFFIX, Files
+from borzoi.storage.findings import Findings
+from borzoi.storage.layout import (
+    BIRTH_FILE,
+    INDEX_SUFFIX,
+    OFFSET_DIRECTORIES,
+    RECOVERY_POINT_FILE,
+    is_number,
+    is_segment_name,
+)
+from borzoi.storage.offsets import OFFSET, offsets_digest
+from borzoi.storage.recovery_point import (
+    RecoveryPoint,
+    read_any_recovery_point,
+    recovery_point_path,
+)
+
+OFFSETS_DIRECTORY: Final = "offsets"
+
+
+def check_partition(
+    directory: str, clean: CleanPartition | None, findings: Findings, files: Files
+) -> int | None:
+    """Verify everything in a partition's directory; its birth, None if it cannot be known."""
+    findings.counts.partitions += 1
+    names = sorted(files.listdir(directory))
+    birth = _check_birth(directory, findings, files)
+    point, point_is_readable = _check_point(directory, birth, findings, files)
+    if clean is not None and clean.birth != birth:
+        findings.note(directory, f"the clean stop speaks of birth {clean.birth}, not {birth}")
+        clean = None
+    segments = segment_files(directory, names)
+    _check_names(directory, names, segments, findings, files)
+    check_lonely_indexes(directory, names, segments, findings, files)
+    next_offset = _check_log(segments, point, clean, point_is_readable, findings, files)
+    known = max((source.next_offset for source in (point, clean) if source), default=0)
+    if known > next_offset:
+        findings.damaged(directory, f"LOST offsets {next_offset} to {known - 1}")
+    _check_offsets(directory, max(next_offset, known), clean, findings, files)
+    return birth
+
+
+def _check_birth(directory: str, findings: Findings, files: Files) -> int | None:
+    path = birth_path(directory)
+    try:
+        birth = read_birth(directory, files)
+    except BirthDamaged:
+        findings.damaged(
+            path, "does not match its checksum, so nobody knows whose messages these are"
+        )
+        return None
+    if birth is None:
+        findings.note(
+            path, "there is none: the directory was never finished, nothing was acknowledged"
+        )
+    elif files.read_all(path, OFFSET.size * 2) != encoded_birth(birth):
+        findings.damaged(path, f"does not match its checksum; the recovery point says {birth}")
+    else:
+        findings.counts.births += 1
+    return birth
+
+
+def _check_point(
+    directory: str, birth: int | None, findings: Findings, files: Files
+) -> tuple[RecoveryPoint | None, bool]:
+    """The recovery point, and whether its absence is to be believed."""
+    path = recovery_point_path(directory)
+    if files.read_all(path, 1) is None:
+        return None, True
+    point = read_any_recovery_point(directory, files)
+    if point is None:
+        findings.damaged(path, "does not match its checksum, so it counts as none")
+        return None, False
+    if birth is not None and point.birth != birth:
+        findings.damaged(path, f"speaks of birth {point.birth}, not {birth}, so it counts as none")
+        return None, False
+    findings.counts.recovery_points += 1
+    return point, True
+
+
+def _check_names(
+    directory: str, names: list[str], segments: list[SegmentFile], findings: Findings, files: Files
+) -> None:
+    ours = {BIRTH_FILE, RECOVERY_POINT_FILE, OFFSETS_DIRECTORY}
+    ours.update(os.path.basename(segment.path) for segment in segments)
+    for name in names:
+        path = os.path.join(directory, name)
+        if name in ours or is_segment_name(name.removesuffix(INDEX_SUFFIX)):
+            continue
+        if name.endswith(TEMPORARY_SUFFIX):
+            findings.mendable(path, "left over from a crash", partial(removed, path, files))
+        else:
+            findings.note(path, "unknown, left alone")
+
+
+def _check_log(
+    segments: list[SegmentFile],
+    point: RecoveryPoint | None,
+    clean: CleanPartition | None,
+    may_cut: bool,
+    findings: Findings,
+    files: Files,
+) -> int:
+    """Every segment; the offset behind the last message."""
+    next_offset = timestamp = 0
+    for segment, following in pairwise(segments):
+        try:
+            end = check_sealed(segment, following.first_offset, timestamp, findings, files)
+        except OSError as error:
+            findings.damaged(segment.path, f"cannot be read: {error}")
+            continue
+        next_offset, timestamp = end.next_offset, end.last_timestamp
+    if not segments:
+        return 0
+    active = segments[-1]
+    first = active.first_offset
+    durable = Durable(
+        point if point and point.segment == first else None,
+        clean if clean and clean.segment == first else None,
+        may_cut,
+    )
+    if clean is not None and clean.segment != first:
+        findings.damaged(
+            active.path, f"is the last segment, but the clean stop left {clean.segment}"
+        )
+    try:
+        next_offset = check_active(active, durable, timestamp, findings, files).next_offset
+    except OSError as error:
+        findings.damaged(active.path, f"cannot be read: {error}")
+    return next_offset
+
+
+def _check_offsets(
+    directory: str,
+    next_offset: int,
+    clean: CleanPartition | None,
+    findings: Findings,
+    files: Files,
+) -> None:
+    values: dict[tuple[ConsumerKind, int], int] = {}
+    for kind, name in OFFSET_DIRECTORIES.items():
+        for path in _in_directory(os.path.join(directory, name), files):
+            number = os.path.basename(path)
+            if not is_number(number) or int(number) > U32_MAX:
+                findings.note(path, "unknown, left alone")
+                continue
+            data = files.read_all(path, OFFSET.size) or b""
+            if len(data) != OFFSET.size:
+                findings.damaged(path, f"an offset has {OFFSET.size} bytes, so it counts as none")
+                continue
+            values[kind, int(number)] = value = OFFSET.unpack(data)[0]
+            findings.counts.offset_files += 1
+            if value >= next_offset:
+                findings.note(
+                    path, f"offset {value} is beyond the end: the next start brings it back"
+                )
+    if clean is not None and offsets_digest(values) != clean.offsets_digest:
+        findings.damaged(
+            os.path.join(directory, OFFSETS_DIRECTORY),
+            "the offsets are not those that the clean stop left; the next start takes them as they"
+            " are",
+        )
+
+
+def _in_directory(directory: str, files: Files) -> list[str]:
+    try:
+        names = files.listdir(directory)
+    except FileNotFoundError:
+        return []
+    return [os.path.join(directory, name) for name in sorted(names)]

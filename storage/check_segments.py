@@ -1,0 +1,246 @@
+"""Reading every byte of a partition's segments, and comparing their indexes with them.
+
+Every message is verified, and the index is made from the log and has to be the same byte for byte.
+What a repair may do here: write an index anew, remove one that has no log, and cut what follows
+the last sound message of the active segment, if it lies behind the recovery point and the last
+stop was not a clean one. Sound messages behind a damaged one are never cut, although the next
+start would do it where nothing says that they were durable: whoever checks first may save them.
+
+A segment has a form, which its suffix tells: FORMS says how to open each. Whatever form it has,
+what is read here are the bytes of its messages.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
+
+from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE
+from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.files import Files
+from borzoi.storage.findings import Findings
+from borzoi.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, index_path, segment_first_offsets
+from borzoi.storage.recovery import is_sound_index
+from borzoi.storage.recovery_point import RecoveryPoint
+from borzoi.storage.scan import LogFile, Rebuilt, rebuild_index
+from borzoi.storage.segment import IndexEntry
+
+LogOpener: TypeAlias = Callable[[str, int, Files], AbstractContextManager[LogFile]]
+
+
+@contextmanager
+def open_plain(path: str, first_offset: int, files: Files) -> Iterator[LogFile]:
+    fd = files.open(path, os.O_RDONLY)
+    try:
+        yield LogFile(files, fd, first_offset, files.size(fd))
+    finally:
+        files.close(fd)
+
+
+FORMS: Final[Mapping[str, LogOpener]] = {LOG_SUFFIX: open_plain}
+"""How the messages of a segment are read, by the suffix of its file."""
+
+
+class SegmentFile(NamedTuple):
+    first_offset: int
+    path: str
+    open: LogOpener
+
+
+class CheckedEnd(NamedTuple):
+    """Where the sound messages of a segment end."""
+
+    next_offset: int
+    last_timestamp: int
+
+
+class Durable(NamedTuple):
+    """What is known about the active segment beside its bytes."""
+
+    point: RecoveryPoint | None  # if it lies in this segment
+    clean: CleanPartition | None  # if it speaks of this segment
+    may_cut: bool  # False: nobody knows how far it was durable
+
+
+def segment_files(directory: str, names: list[str]) -> list[SegmentFile]:
+    """The segments of a partition, in the order of their offsets."""
+    found = [
+        SegmentFile(first_offset, os.path.join(directory, f"{first_offset:020d}{suffix}"), opener)
+        for suffix, opener in FORMS.items()
+        for first_offset in segment_first_offsets(names, suffix)
+    ]
+    return sorted(found)
+
+
+def check_sealed(
+    segment: SegmentFile, following: int, timestamp_min: int, findings: Findings, files: Files
+) -> CheckedEnd:
+    """A segment behind which another one begins at offset `following`."""
+    expected = following - segment.first_offset
+    with segment.open(segment.path, segment.first_offset, files) as log:
+        rebuilt = rebuild_index(log, expected, timestamp_min, fill=False)
+        size = log.size
+    _tell_lost(segment, rebuilt.lost, findings)
+    if rebuilt.end_position != size:
+        findings.damaged(
+            segment.path, f"{size - rebuilt.end_position} bytes at its end are not messages"
+        )
+    if rebuilt.message_count < expected:
+        first = segment.first_offset + rebuilt.message_count
+        findings.damaged(
+            segment.path,
+            f"LOST offsets {first} to {following - 1}, the next segment begins at {following}",
+        )
+    _check_index(segment, rebuilt, findings, files, may_be_longer=False)
+    return _count(segment, rebuilt, timestamp_min, findings)
+
+
+def check_active(
+    segment: SegmentFile, durable: Durable, timestamp_min: int, findings: Findings, files: Files
+) -> CheckedEnd:
+    """The last segment, whose end a crash may have torn."""
+    with segment.open(segment.path, segment.first_offset, files) as log:
+        count_max = log.size // MESSAGE_HEADER_SIZE
+        rebuilt = rebuild_index(log, count_max, timestamp_min, fill=False)
+        size = log.size
+    rebuilt = _without_unsound_end(rebuilt, segment.first_offset)
+    _tell_lost(segment, rebuilt.lost, findings)
+    if rebuilt.lost and durable.clean is None:
+        _warn_of_cut(segment, durable, rebuilt, findings)
+    is_cut = True
+    if rebuilt.end_position < size:
+        is_cut = _tell_torn(segment, durable, rebuilt, size, findings, files)
+    _check_index(segment, rebuilt, findings, files, may_be_longer=not is_cut)
+    return _count(segment, rebuilt, timestamp_min, findings)
+
+
+def check_lonely_indexes(
+    directory: str, names: list[str], segments: list[SegmentFile], findings: Findings, files: Files
+) -> None:
+    """Indexes of segments that were being made or deleted."""
+    logs = {segment.first_offset for segment in segments}
+    for first_offset in segment_first_offsets(names, INDEX_SUFFIX):
+        if first_offset not in logs:
+            path = index_path(directory, first_offset)
+            findings.mendable(path, "an index without a log", partial(removed, path, files))
+
+
+def removed(path: str, files: Files) -> str:
+    files.unlink(path)
+    files.fsync_directory(os.path.dirname(path))
+    return "removed"
+
+
+def _without_unsound_end(rebuilt: Rebuilt, first_offset: int) -> Rebuilt:
+    """A message at the very end that only has the right length is a torn one."""
+    if not rebuilt.lost or rebuilt.lost[-1][1] != first_offset + rebuilt.message_count:
+        return rebuilt
+    count = rebuilt.lost[-1][0] - first_offset
+    end = IndexEntry.at(rebuilt.entries, count - 1).position if count else 0
+    return Rebuilt(rebuilt.entries[: count * INDEX_ENTRY_SIZE], rebuilt.lost[:-1], end)
+
+
+def _warn_of_cut(
+    segment: SegmentFile, durable: Durable, rebuilt: Rebuilt, findings: Findings
+) -> None:
+    durable_offset = durable.point.next_offset if durable.point else segment.first_offset
+    above = [first for first, _ in rebuilt.lost if first >= durable_offset]
+    if above:
+        findings.damaged(
+            segment.path,
+            f"sound messages follow the damaged one at offset {above[0]}, which lies behind the"
+            " recovery point: the next start will cut the log there, so copy the file first",
+        )
+
+
+def _tell_torn(
+    segment: SegmentFile,
+    durable: Durable,
+    rebuilt: Rebuilt,
+    size: int,
+    findings: Findings,
+    files: Files,
+) -> bool:
+    """Tell of bytes behind the last sound message; whether they are gone now."""
+    end = rebuilt.end_position
+    last = segment.first_offset + rebuilt.message_count - 1
+    text = f"{size - end} bytes behind offset {last} are not a sound message"
+    if durable.clean is not None:
+        findings.damaged(segment.path, f"{text}, and the clean stop left none there")
+    elif durable.point is not None and end < durable.point.position:
+        findings.damaged(segment.path, f"{text}, and {durable.point.position} bytes were durable")
+    elif not durable.may_cut:
+        findings.damaged(segment.path, f"{text}; without a recovery point they are left alone")
+    else:
+        findings.mendable(
+            segment.path, f"{text}: a torn write", lambda: cut_file(segment.path, end, files)
+        )
+        return bool(findings.found[-1].mended)
+    return False
+
+
+def cut_file(path: str, size: int, files: Files) -> str:
+    """Shorten a file, durably."""
+    fd = files.open(path, os.O_RDWR)
+    try:
+        files.ftruncate(fd, size)
+        files.fsync(fd)
+    finally:
+        files.close(fd)
+    return f"cut to {size} bytes"
+
+
+def _check_index(
+    segment: SegmentFile, rebuilt: Rebuilt, findings: Findings, files: Files, *, may_be_longer: bool
+) -> None:
+    """`may_be_longer`: entries of bytes that are no sound messages, but were left alone."""
+    path = index_path(os.path.dirname(segment.path), segment.first_offset)
+    found = files.read_whole(path)
+    if found is None:
+        text = "there is no index"
+    else:
+        compared = found[: len(rebuilt.entries)] if may_be_longer else found
+        if _fits(compared, rebuilt, segment.first_offset):
+            findings.counts.index_entries += rebuilt.message_count
+            return
+        text = "the index is not the one that the log makes"
+
+    def mend() -> str:
+        files.write_atomically(path, rebuilt.entries)
+        return f"made anew from the log, {rebuilt.message_count} entries"
+
+    findings.mendable(path, text, mend)
+
+
+def _fits(found: bytes, rebuilt: Rebuilt, first_offset: int) -> bool:
+    """Whether this is the index of these messages. What it says of lost ones nobody can know."""
+    if found == rebuilt.entries:
+        return True
+    count = rebuilt.message_count
+    if not rebuilt.lost or not is_sound_index(found, count, rebuilt.end_position):
+        return False
+    masked, expected = bytearray(found), bytearray(rebuilt.entries)
+    for first, end in rebuilt.lost:
+        lost = slice(
+            (first - first_offset) * INDEX_ENTRY_SIZE, (end - first_offset) * INDEX_ENTRY_SIZE
+        )
+        masked[lost] = expected[lost] = bytes(lost.stop - lost.start)
+    return masked == expected
+
+
+def _tell_lost(segment: SegmentFile, lost: list[tuple[int, int]], findings: Findings) -> None:
+    for first, end in lost:
+        findings.damaged(segment.path, f"DAMAGED messages at offsets {first} to {end - 1}")
+
+
+def _count(
+    segment: SegmentFile, rebuilt: Rebuilt, timestamp_min: int, findings: Findings
+) -> CheckedEnd:
+    counts = findings.counts
+    counts.segments += 1
+    counts.messages += rebuilt.message_count - sum(end - first for first, end in rebuilt.lost)
+    counts.message_bytes += rebuilt.end_position
+    count = rebuilt.message_count
+    last = IndexEntry.at(rebuilt.entries, count - 1).timestamp if count else timestamp_min
+    return CheckedEnd(segment.first_offset + count, last)
