@@ -22,7 +22,13 @@ from borzoi.storage.clean_stop import CleanPartition, CleanStop, is_record
 from borzoi.storage.files import TEMPORARY_SUFFIX, Files
 from borzoi.storage.findings import Findings
 from borzoi.storage.info import UnknownDataFormat, read_info
-from borzoi.storage.layout import CURRENT_CONFIG_FILE, DataLayout, PartitionDirectory
+from borzoi.storage.layout import (
+    CLEAN_STOP_PREFIX,
+    CURRENT_CONFIG_FILE,
+    LAST_STOP_PREFIX,
+    DataLayout,
+    PartitionDirectory,
+)
 
 DIRECTORY_NAMES: Final = ("stream", "topic", "partition")
 
@@ -41,9 +47,11 @@ def check_data(root: Path, files: Files, *, repair: bool = False) -> Findings:
             raise ConfigError(str(error)) from error
         _check_names(layout, findings, files)
         metadata = check_metadata(layout, findings, files)
-        clean = _check_clean_stops(layout, findings, files)
+        _check_clean_stops(layout, LAST_STOP_PREFIX, findings, files)
+        clean = _check_clean_stops(layout, CLEAN_STOP_PREFIX, findings, files)
+        last_stop = CleanStop.last(layout, files)
         for found in layout.partition_directories(files):
-            _check_directory(layout, found, metadata, clean, findings, files)
+            _check_directory(layout, found, metadata, clean, last_stop, findings, files)
         for namespace, partition in clean.items():
             if partition.next_offset:
                 findings.damaged(
@@ -74,10 +82,10 @@ def _check_names(layout: DataLayout, findings: Findings, files: Files) -> None:
     }
     for name in sorted(files.listdir(layout.root)):
         path = os.path.join(layout.root, name)
-        if path in ours or is_record(name):
+        if path in ours or _is_record(name):
             continue
         whole = path.removesuffix(TEMPORARY_SUFFIX)
-        if whole in ours or is_record(os.path.basename(whole)):
+        if whole in ours or _is_record(os.path.basename(whole)):
             findings.mendable(path, "left over from a crash", partial(removed, path, files))
         else:
             findings.note(path, "unknown, left alone")
@@ -85,11 +93,15 @@ def _check_names(layout: DataLayout, findings: Findings, files: Files) -> None:
         findings.note(layout.trash, f"{len(retired)} deleted things, which the next start removes")
 
 
+def _is_record(name: str) -> bool:
+    return is_record(name, CLEAN_STOP_PREFIX) or is_record(name, LAST_STOP_PREFIX)
+
+
 def _check_clean_stops(
-    layout: DataLayout, findings: Findings, files: Files
+    layout: DataLayout, prefix: str, findings: Findings, files: Files
 ) -> dict[int, CleanPartition]:
     partitions: dict[int, CleanPartition] = {}
-    for path, record in CleanStop.read_all(layout, files).items():
+    for path, record in CleanStop.read_all(layout, files, prefix).items():
         if record is None:
             findings.mendable(
                 path,
@@ -107,6 +119,7 @@ def _check_directory(
     found: PartitionDirectory,
     metadata: CheckedMetadata | None,
     clean: dict[int, CleanPartition],
+    last_stop: CleanStop,
     findings: Findings,
     files: Files,
 ) -> None:
@@ -115,7 +128,9 @@ def _check_directory(
     except ValueError as error:
         findings.note(found.path, f"unknown, left alone: {error}")
         return
-    birth = check_partition(found.path, clean.pop(namespace, None), findings, files)
+    birth = check_partition(
+        found.path, clean.pop(namespace, None), findings, files, last_stop.get(namespace)
+    )
     if metadata is None or birth is None:
         return
     topic = metadata.state.find_topic(found.stream_id, found.topic_id)

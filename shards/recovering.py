@@ -58,6 +58,7 @@ def recover_partitions(
 ) -> Recovery:
     """Open every partition of ours that has a directory, and publish it."""
     opened = removed = 0
+    last_stop = CleanStop.last(layout, files)
     for found in layout.partition_directories(files):
         try:
             namespace = pack_namespace(found.stream_id, found.topic_id, found.partition_id)
@@ -101,6 +102,7 @@ def recover_partitions(
                 record,
                 # After a worker's death the board still says what readers may rely on.
                 board=board if board.birth == target.birth else None,
+                last_stop=last_stop.get(namespace),
                 open_files=open_files,
                 random_bytes=RANDOM_IDS,
                 cipher=cipher_of(encryption, namespace, target.birth),

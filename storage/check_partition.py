@@ -31,6 +31,7 @@ from borzoi.storage.layout import (
     is_segment_name,
 )
 from borzoi.storage.offsets import OFFSET, offsets_digest
+from borzoi.storage.recovery import later_point
 from borzoi.storage.recovery_point import (
     RecoveryPoint,
     read_any_recovery_point,
@@ -41,13 +42,19 @@ OFFSETS_DIRECTORY: Final = "offsets"
 
 
 def check_partition(
-    directory: str, clean: CleanPartition | None, findings: Findings, files: Files
+    directory: str,
+    clean: CleanPartition | None,
+    findings: Findings,
+    files: Files,
+    last_stop: CleanPartition | None = None,
 ) -> int | None:
     """Verify everything in a partition's directory; its birth, None if it cannot be known."""
     findings.counts.partitions += 1
     names = sorted(files.listdir(directory))
     birth = _check_birth(directory, findings, files)
     point, point_is_readable = _check_point(directory, birth, findings, files)
+    if birth is not None:
+        point = later_point(point, birth, last_stop)
     if clean is not None and clean.birth != birth:
         findings.note(directory, f"the clean stop speaks of birth {clean.birth}, not {birth}")
         clean = None

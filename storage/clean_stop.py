@@ -9,8 +9,10 @@ another number of shards, so a start takes all of them together.
                       index length, digest of the consumer offsets
      .   checksum     u64, XXH3-64 of all bytes before
 
-Written as a worker's last act, when everything it names is durable. Removed, durably, before
-anything is changed again: a crash later must not find it and skip the scan.
+Written as a worker's last act, when everything it names is durable. Renamed, durably, before
+anything is changed again: a crash later must not find it and skip the scan. Under its other name,
+`last-stop`, it still says what was durable then: a scan begins there, and not at the beginning
+of every active segment.
 """
 
 import os
@@ -21,7 +23,7 @@ from typing import Final, NamedTuple
 import xxhash
 
 from borzoi.storage.files import Files
-from borzoi.storage.layout import CLEAN_STOP_PREFIX, DataLayout, is_number
+from borzoi.storage.layout import CLEAN_STOP_PREFIX, LAST_STOP_PREFIX, DataLayout, is_number
 
 MAGIC: Final = b"BZSTOP\x00\x01"
 COUNT: Final = struct.Struct("<Q")
@@ -42,6 +44,9 @@ class CleanPartition(NamedTuple):
     index_length: int
     offsets_digest: int
 
+    def is_before(self, other: "CleanPartition") -> bool:
+        return (self.birth, self.next_offset) < (other.birth, other.next_offset)
+
 
 class CleanStop:
     """What the last run left, by the caller's key for a partition (its packed namespace)."""
@@ -58,26 +63,41 @@ class CleanStop:
 
     @classmethod
     def take(cls, layout: DataLayout, files: Files) -> "CleanStop | None":
-        """Read the records and remove them for good; None when there is none to be trusted.
+        """Read the records and put them away for good; None when there is none to be trusted.
 
         A damaged record says nothing about its partitions, which are then scanned; the others
         still count.
         """
-        records = cls.read_all(layout, files)
+        records = cls.read_all(layout, files, CLEAN_STOP_PREFIX)
         if not records:
             return None
         partitions: dict[int, CleanPartition] = {}
         for path, record in records.items():
-            if record is not None:
+            if record is None:
+                files.unlink(path)
+            else:
                 partitions.update(record.partitions)
-            files.unlink(path)
+                files.rename(path, _put_away(path))
         files.fsync_directory(layout.root)
         return cls(partitions) if partitions else None
 
     @classmethod
-    def read_all(cls, layout: DataLayout, files: Files) -> "dict[str, CleanStop | None]":
+    def last(cls, layout: DataLayout, files: Files) -> "CleanStop":
+        """How far every partition was durable when a run began, from records put away."""
+        partitions: dict[int, CleanPartition] = {}
+        for record in cls.read_all(layout, files, LAST_STOP_PREFIX).values():
+            for key, row in record.partitions.items() if record is not None else ():
+                # A run with fewer shards leaves the records of the others as they were.
+                if key not in partitions or partitions[key].is_before(row):
+                    partitions[key] = row
+        return cls(partitions)
+
+    @classmethod
+    def read_all(
+        cls, layout: DataLayout, files: Files, prefix: str
+    ) -> "dict[str, CleanStop | None]":
         """The records of all shards by their paths; None for one that is damaged."""
-        names = sorted(name for name in files.listdir(layout.root) if is_record(name))
+        names = sorted(name for name in files.listdir(layout.root) if is_record(name, prefix))
         paths = [os.path.join(layout.root, name) for name in names]
         return {path: cls.decode(files.read_all(path, FILE_SIZE_MAX) or b"") for path in paths}
 
@@ -100,6 +120,11 @@ class CleanStop:
         return cls({row[0]: CleanPartition(*row[1:]) for row in ROW.iter_unpack(rows)})
 
 
-def is_record(name: str) -> bool:
+def is_record(name: str, prefix: str) -> bool:
     """Whether a file of the data directory is such a record."""
-    return name.startswith(CLEAN_STOP_PREFIX) and is_number(name.removeprefix(CLEAN_STOP_PREFIX))
+    return name.startswith(prefix) and is_number(name.removeprefix(prefix))
+
+
+def _put_away(path: str) -> str:
+    directory, name = os.path.split(path)
+    return os.path.join(directory, LAST_STOP_PREFIX + name.removeprefix(CLEAN_STOP_PREFIX))

@@ -6,6 +6,7 @@
         state.snapshot                         what its first entries come to
         encryption-check                       once anything was encrypted: by it the key is known
         clean-stop.<shard>                     only while the broker is stopped
+        last-stop.<shard>                      what it was before this run: durable up to there
         backup/  logs/  runtime/  trash/
         streams/<id>/topics/<id>/partitions/<id>/
             birth                              which life of this partition the files belong to
@@ -34,6 +35,7 @@ OFFSET_DIRECTORIES: Final = {
     ConsumerKind.GROUP: os.path.join("offsets", "groups"),
 }
 CLEAN_STOP_PREFIX: Final = "clean-stop."
+LAST_STOP_PREFIX: Final = "last-stop."
 
 # partitions, topic id, topics, stream id, streams, root: whoever makes a partition's directory
 # durable has to sync the names in all of these.

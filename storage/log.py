@@ -119,12 +119,13 @@ class PartitionLog:
         clean: CleanPartition | None = None,
         *,
         board: Published | None = None,
+        last_stop: CleanPartition | None = None,
         open_files: OpenFiles,
         random_bytes: Callable[[int], bytes] = os.urandom,
         cipher: PartitionCipher | None = None,
     ) -> "PartitionLog":
         """The log that lies in the directory. The caller has compared its birth (read_birth)."""
-        recovery = recover(directory, birth, files, clean, board)
+        recovery = recover(directory, birth, files, clean, board, last_stop)
         log = cls(directory, birth, settings, files, open_files, recovery, random_bytes, cipher)
         if recovery.end.next_offset and not recovery.has_active_files:
             # Messages are lost. The name of the next segment tells a later start that their

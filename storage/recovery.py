@@ -62,10 +62,12 @@ def recover(
     files: Files,
     clean: CleanPartition | None = None,
     board: Published | None = None,
+    last_stop: CleanPartition | None = None,
 ) -> Recovered:
     """Mend and describe a directory that is known to belong to `birth`.
 
-    `clean`: how the last run left it, if it stopped cleanly. `board`: what a worker that died
+    `clean`: how the last run left it, if it stopped cleanly. `last_stop`: how the last run that
+    stopped cleanly left it, whatever has happened since. `board`: what a worker that died
     in this same run had published. The machine went on, so those bytes are in the kernel's
     hands, are treated as durable here, and are not scanned again.
     """
@@ -75,7 +77,7 @@ def recover(
     except FileNotFoundError:
         return recovered
     recovered.has_directory = True
-    point = read_recovery_point(directory, birth, files)
+    point = later_point(read_recovery_point(directory, birth, files), birth, last_stop)
     if clean is not None and clean.birth != birth:
         clean = None
     if board is not None and board.birth != birth:
@@ -95,6 +97,17 @@ def recover(
     if recovered.is_synced:
         recovered.unsynced = []
     return recovered
+
+
+def later_point(
+    point: RecoveryPoint | None, birth: int, last_stop: CleanPartition | None
+) -> RecoveryPoint | None:
+    """How far a partition is durable, from both who know something about it."""
+    if last_stop is None or last_stop.birth != birth:
+        return point
+    if point is not None and point.next_offset >= last_stop.next_offset:
+        return point
+    return RecoveryPoint(birth, last_stop.segment, last_stop.end_position, last_stop.next_offset)
 
 
 def _remove_leftovers(directory: str, names: list[str], files: Files, recovered: Recovered) -> None:

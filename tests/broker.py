@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -26,8 +26,16 @@ Found = TypeVar("Found")
 class BrokerProcess:
     """One broker and its data directory. Start, stop and kill it as often as needed."""
 
-    def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        """`wrapper` is a command that executes the one behind it, with limits for example."""
         self.data = data
+        self._wrapper = tuple(wrapper)
         self.settings = dict(settings or {})
         self.address = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,7 +68,7 @@ class BrokerProcess:
         }
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", SERVE, "serve"],
+                [*self._wrapper, sys.executable, "-c", SERVE, "serve"],
                 cwd=self.data.parent,
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -87,7 +87,7 @@ class Wire:
 
     def begin(self, command: Any) -> None:
         """Send a command without waiting; `answer` waits."""
-        self._put(encode_request(code_of(command), encode_command(command)))
+        self.put(encode_request(code_of(command), encode_command(command)))
 
     def send(
         self, stream: Identifier, topic: Identifier, partition: int, payloads: Sequence[bytes]
@@ -121,7 +121,7 @@ class Wire:
         messages: Sequence[Message],
     ) -> None:
         payload = encode_send_messages(stream, topic, partitioning, messages)
-        self._put(encode_request(Code.SEND_MESSAGES, payload))
+        self.put(encode_request(Code.SEND_MESSAGES, payload))
 
     def poll(
         self, stream: Identifier, topic: Identifier, partition: int, offset: int, count: int
@@ -149,7 +149,8 @@ class Wire:
             raise error_for(status)
         return self._take(length)
 
-    def _put(self, frame: bytes) -> None:
+    def put(self, frame: bytes) -> None:
+        """Send a whole frame without waiting; `answer` waits."""
         try:
             self._socket.sendall(frame)
         except TimeoutError as error:

@@ -108,6 +108,7 @@ class Partition:
         clean: CleanPartition | None = None,
         board: Published | None = None,
         files: Files | None = None,
+        last_stop: CleanPartition | None = None,
     ) -> list[str]:
         """As after the death of the process; returns the report of the recovery."""
         self.open_files.close()
@@ -121,6 +122,7 @@ class Partition:
             self.files,
             clean,
             board=board,
+            last_stop=last_stop,
             open_files=self.open_files,
             cipher=self.cipher,
         )

@@ -32,8 +32,20 @@ def test_round_trip_and_taken_once(layout: DataLayout) -> None:
     assert taken.partitions == ROWS
     assert taken.get(12345) == ROWS[12345]
     assert taken.get(1) is None
-    assert [name for name, _ in files.calls] == ["unlink", "fsync_directory"]
+    assert [name for name, _ in files.calls] == ["rename", "fsync_directory"]
     assert CleanStop.take(layout, Files()) is None
+
+
+def test_a_taken_record_still_says_what_was_durable(layout: DataLayout) -> None:
+    CleanStop(ROWS).write(layout, Files(), shard=1)
+    assert CleanStop.last(layout, Files()).partitions == {}
+    CleanStop.take(layout, Files())
+    assert CleanStop.last(layout, Files()).partitions == ROWS
+    # The next stop has one shard less, so the record of the other is the older one.
+    newer = {0: ROWS[0]._replace(next_offset=9), 12345: ROWS[12345]._replace(birth=8)}
+    CleanStop(newer).write(layout, Files(), shard=0)
+    CleanStop.take(layout, Files())
+    assert CleanStop.last(layout, Files()).partitions == {**ROWS, 0: newer[0]}
 
 
 def test_the_records_of_all_shards_count(layout: DataLayout) -> None:

@@ -158,6 +158,24 @@ def test_only_what_lies_behind_the_recovery_point_is_scanned(tmp_path: Path) -> 
     assert not partition.log.is_synced, "nobody knows what the cache still holds"
 
 
+def test_what_the_last_clean_stop_left_is_not_scanned_again(tmp_path: Path) -> None:
+    """A kill soon after a start: nothing has been synced since, so no recovery point was saved."""
+    partition = filled(tmp_path)
+    partition.log.sync()
+    stop = partition.log.clean_partition(0)
+    partition.append(b"behind")
+    assert partition.reopen(last_stop=stop) == []
+    assert partition.log.recovery.scanned_bytes == 64 + len(b"behind")
+    assert partition.log.written.trusted_from == 5
+    # Another life is another matter, and a recovery point may be younger.
+    partition.reopen(last_stop=stop._replace(birth=stop.birth + 1))
+    assert partition.log.recovery.scanned_bytes == partition.log_file().stat().st_size
+    partition.log.sync()
+    partition.log.save_recovery_point()
+    partition.reopen(last_stop=stop)
+    assert partition.log.recovery.scanned_bytes == 0
+
+
 def test_rot_below_the_recovery_point_is_never_cut(tmp_path: Path) -> None:
     partition = filled(tmp_path)
     partition.log.sync()
