@@ -1,0 +1,125 @@
+"""F3 and F5: a process may open only a few files; somebody sets the clock.
+
+files    the accept loop does not spin, who is connected is served, and it recovers
+clock    times within a partition never decrease, nothing expires for it, nobody is thrown out
+"""
+
+import glob
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.topics import CreateTopic
+from tests.broker import BrokerProcess, wait_for
+from tests.crash.load import STREAM, TOPIC
+from tests.crash.wire import connect
+
+FILES_MAX = 64
+CONNECTIONS = 500
+SEGMENTS = 200
+HOUR_S = 3600
+WATCHED_S = 1.0
+LIBRARIES = "/usr/lib/*/faketime/libfaketime.so.1"
+ONE_SHARD = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1"}
+pytestmark = pytest.mark.slow
+
+Start = Callable[..., BrokerProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with ExitStack() as stack:
+
+        def make(*wrapper: str, **settings: str) -> BrokerProcess:
+            broker = BrokerProcess(tmp_path / "data", {**ONE_SHARD, **settings}, wrapper=wrapper)
+            stack.callback(broker.close)
+            broker.start()
+            return broker
+
+        yield make
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
+def test_f3_few_files_many_connections_and_many_segments(start: Start) -> None:
+    limit = f"--nofile={FILES_MAX}:{FILES_MAX}"
+    broker = start("prlimit", limit, IGGY_SYSTEM_SEGMENT_SIZE="512 B")
+    with connect(broker) as wire:
+        wire.call(CreateStream(STREAM))
+        wire.call(CreateTopic(STREAM, 1, 1, 0, 0, 1, TOPIC))
+        for number in range(SEGMENTS):
+            wire.send(STREAM, TOPIC, 0, [b"%d" % number * 200])
+        with ExitStack() as stack:
+            for _ in range(CONNECTIONS):
+                other = stack.enter_context(socket.socket())
+                other.setblocking(False)
+                other.connect_ex((broker.host, broker.port))
+            worker = psutil.Process(broker.workers()[0])
+            payloads = [message.payload for message in wire.read(STREAM, TOPIC, 0)]
+            assert payloads == [b"%d" % number * 200 for number in range(SEGMENTS)]
+            wire.send(STREAM, TOPIC, 0, [b"still served" * 50])
+            # A loop that spins takes all of the CPU for as long as nobody goes away.
+            before = _cpu_within(worker, WATCHED_S)
+            spent = _cpu_within(worker, WATCHED_S) - before
+            assert spent < 0.5 * WATCHED_S, "the accept loop spins"
+        with connect(broker) as fresh:
+            assert len(list(fresh.read(STREAM, TOPIC, 0))) == SEGMENTS + 1
+
+
+def _cpu_within(worker: psutil.Process, wall_s: float) -> float:
+    """What a process has used of the CPU, that long from now."""
+    try:
+        worker.wait(wall_s)
+    except psutil.TimeoutExpired:
+        return float(sum(worker.cpu_times()[:2]))
+    raise AssertionError("the worker is gone")
+
+
+@pytest.mark.parametrize("jump", ["-3600", "+86400", "frozen"])
+def test_f5_somebody_sets_the_clock(start: Start, tmp_path: Path, jump: str) -> None:
+    found = glob.glob(LIBRARIES)
+    if not found:
+        pytest.skip("libfaketime, which sets a process's clock, is not installed")
+    clock = tmp_path / "clock"
+    clock.write_text("+0")
+    broker = start(
+        LD_PRELOAD=found[0],
+        FAKETIME_TIMESTAMP_FILE=str(clock),
+        FAKETIME_NO_CACHE="1",
+        FAKETIME_DONT_FAKE_MONOTONIC="1",
+        DONT_FAKE_MONOTONIC="1",
+        IGGY_HEARTBEAT_ENABLED="true",
+        IGGY_SYSTEM_SEGMENT_SIZE="512 B",
+        IGGY_DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED="true",
+        IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL="100 ms",
+    )
+    with connect(broker) as wire:
+        wire.call(CreateStream(STREAM))
+        # Two hours, in microseconds: the day ahead would make everything expire.
+        wire.call(CreateTopic(STREAM, 1, 1, 2 * HOUR_S * 1_000_000, 0, 1, TOPIC))
+        for _ in range(10):
+            wire.send(STREAM, TOPIC, 0, [b"before" * 100])
+        first = [message.timestamp for message in wire.read(STREAM, TOPIC, 0)]
+        stamp = clock.stat().st_mtime_ns
+        clock.write_text("2020-01-01 00:00:00" if jump == "frozen" else jump)
+        wait_for(lambda: clock.stat().st_mtime_ns != stamp)
+        for _ in range(10):
+            wire.send(STREAM, TOPIC, 0, [b"after" * 100])
+        sent = 20
+        # The cleaner has looked several times by then.
+        worker = psutil.Process(broker.workers()[0])
+        _cpu_within(worker, 0.5)
+        messages = list(wire.read(STREAM, TOPIC, 0))
+        assert len(messages) == sent, "messages expired because somebody set the clock"
+        times = [message.timestamp for message in messages]
+        assert times[:10] == first
+        assert times == sorted(times)
+        if jump == "+86400":
+            assert times[-1] - times[0] > 20 * HOUR_S * 1_000_000, "the clock was not set at all"
+        else:
+            assert times[-1] - times[0] < HOUR_S * 1_000_000
