@@ -77,6 +77,7 @@ def layout_of(root: Path) -> DataLayout:
 def _check_names(layout: DataLayout, findings: Findings, files: Files) -> None:
     ours = {
         *(layout.streams, layout.state_log, layout.state_snapshot, layout.info_file),
+        layout.encryption_check_file,
         *(layout.runtime, layout.logs, layout.backup, layout.trash),
         *(previous_path(layout.state_snapshot), os.path.join(layout.root, ROOT_PASSWORD_FILE)),
     }

@@ -6,7 +6,8 @@ the last sound message of the active segment, if it lies behind the recovery poi
 stop was not a clean one. Sound messages behind a damaged one are never cut, although the next
 start would do it where nothing says that they were durable: whoever checks first may save them.
 
-A segment has a form, which its suffix tells: FORMS says how to open each. Whatever form it has,
+A segment has a form, which its suffix tells: FORMS says how to open each; its first bytes
+tell whether it is encrypted, which no key is needed for. Whatever form it has,
 what is read here are the bytes of its messages.
 """
 
@@ -25,6 +26,7 @@ from borzoi.storage.recovery import is_sound_index
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.scan import LogFile, Rebuilt, rebuild_index
 from borzoi.storage.segment import IndexEntry
+from borzoi.storage.segment_form import read_form
 
 LogOpener: TypeAlias = Callable[[str, int, Files], AbstractContextManager[LogFile]]
 
@@ -33,7 +35,7 @@ LogOpener: TypeAlias = Callable[[str, int, Files], AbstractContextManager[LogFil
 def open_plain(path: str, first_offset: int, files: Files) -> Iterator[LogFile]:
     fd = files.open(path, os.O_RDONLY)
     try:
-        yield LogFile(files, fd, first_offset, files.size(fd))
+        yield LogFile(files, fd, first_offset, files.size(fd), read_form(files, fd))
     finally:
         files.close(fd)
 
@@ -104,7 +106,7 @@ def check_active(
         count_max = log.size // MESSAGE_HEADER_SIZE
         rebuilt = rebuild_index(log, count_max, timestamp_min, fill=False)
         size = log.size
-    rebuilt = _without_unsound_end(rebuilt, segment.first_offset)
+        rebuilt = _without_unsound_end(rebuilt, segment.first_offset, log.form.start)
     _tell_lost(segment, rebuilt.lost, findings)
     if rebuilt.lost and durable.clean is None:
         _warn_of_cut(segment, durable, rebuilt, findings)
@@ -132,12 +134,12 @@ def removed(path: str, files: Files) -> str:
     return "removed"
 
 
-def _without_unsound_end(rebuilt: Rebuilt, first_offset: int) -> Rebuilt:
+def _without_unsound_end(rebuilt: Rebuilt, first_offset: int, start: int) -> Rebuilt:
     """A message at the very end that only has the right length is a torn one."""
     if not rebuilt.lost or rebuilt.lost[-1][1] != first_offset + rebuilt.message_count:
         return rebuilt
     count = rebuilt.lost[-1][0] - first_offset
-    end = IndexEntry.at(rebuilt.entries, count - 1).position if count else 0
+    end = IndexEntry.at(rebuilt.entries, count - 1).position if count else start
     return Rebuilt(rebuilt.entries[: count * INDEX_ENTRY_SIZE], rebuilt.lost[:-1], end)
 
 
