@@ -12,6 +12,7 @@ from borzoi.storage import recent_ids
 from borzoi.storage.files import Files
 from borzoi.storage.recent_ids import Tail, remember_tail, tail_of
 from borzoi.storage.segment import LogEnd, SealedSegment
+from tests.storage.ciphers import encrypted_partition
 from tests.storage.partitions import Partition
 
 ENTRIES_MAX = 1000
@@ -170,3 +171,14 @@ def test_an_index_that_got_shorter(tmp_path: Path) -> None:
         file.truncate(20)
     assert known(read_back(partition, 3), [1, 2, 3]) == [1]
     assert known(read_back(partition, 1), [1, 2, 3]) == []
+
+
+def test_encrypted_segments_begin_with_a_header(tmp_path: Path) -> None:
+    partition = encrypted_partition(tmp_path, segment_size_max=512)
+    ids = list(range(1, 31))
+    for id in ids:
+        append(partition, [id], [100])
+    assert partition.log.segment_count > 3
+    assert known(read_back(partition, 100), ids) == ids
+    partition.reopen()
+    assert known(read_back(partition, 100), ids) == ids
