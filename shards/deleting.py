@@ -37,6 +37,9 @@ LOG: Final = logging.getLogger(__name__)
 Wanted = Callable[[Sequence[SealedSegment]], int]
 """How many of the oldest segments somebody wants to be rid of."""
 
+MayGo = Callable[[OwnedPartition, Sequence[SealedSegment]], int]
+"""How many of these oldest segments may be deleted already, as far as others are concerned."""
+
 TRASH_PREFIX: Final = "segment-"
 """What deleted segments are called in the trash, before their namespace and birth."""
 
@@ -82,6 +85,7 @@ class Deleting:
         self._size_bytes = 0
         self._blocked: Counter[Blocker] = Counter()
         self._told: dict[Blocker, int] = {}
+        self.may_go: MayGo = _all_of_them
 
     def stats(self) -> DeletingStats:
         """The figures of this moment."""
@@ -148,7 +152,9 @@ class Deleting:
         choice = choose(partition.log.sealed, wanted(partition.log.sealed), committed)
         if choice.unread:
             self._note_blocker(partition, choice.segments)
-        if choice.segments == 0:
+        oldest = partition.log.sealed[: choice.segments]
+        count_max = self.may_go(partition, oldest) if oldest else 0
+        if count_max == 0:
             ended(0)
             return
 
@@ -162,9 +168,9 @@ class Deleting:
                 deletable = partition.log.deletable(partition.published)
                 committed = None if even_unread else _committed(partition)
                 count = choose(deletable, wanted(deletable), committed).segments
-                self._delete_now(partition, min(count, choice.segments), ended)
+                self._delete_now(partition, min(count, count_max), ended)
 
-        if len(partition.log.deletable(partition.published)) < choice.segments:
+        if len(partition.log.deletable(partition.published)) < count_max:
             self._commit.flush(partition, synced, fsync=True)
         else:
             synced(0)
@@ -259,6 +265,10 @@ class Deleting:
             consumer,
             committed,
         )
+
+
+def _all_of_them(_partition: OwnedPartition, oldest: Sequence[SealedSegment]) -> int:
+    return len(oldest)
 
 
 def _committed(partition: OwnedPartition) -> int | None:

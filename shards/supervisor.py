@@ -35,6 +35,7 @@ from borzoi.router.fds import BadMessage, ChannelClosed, ChannelFull, FdChannel,
 from borzoi.router.memory import PAGE_SIZE
 from borzoi.router.processor import UnorderedProcessor, check_processor
 from borzoi.router.wake import Wake
+from borzoi.shards.archive_store import archive_directory, lies_within_data
 from borzoi.shards.clock import broker_start
 from borzoi.shards.config import (
     Config,
@@ -46,6 +47,7 @@ from borzoi.shards.config import (
 from borzoi.shards.config.addresses import is_loopback
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.errors import ConfigError
+from borzoi.shards.config.schema import archives
 from borzoi.shards.cpus import Placement, read_numa_topology, resolve_cpus
 from borzoi.shards.data_lock import empty_data_directory, lock_data_directory
 from borzoi.shards.encryption import open_encryption
@@ -104,7 +106,9 @@ def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int
     budget = memory_budget_per_shard(config, shard_count, granted_memory())
     os.umask(0o077)
     try:
-        found = _open_data_directory(config, (*warnings, *placement.notes), options)
+        found = _open_data_directory(
+            config, (*warnings, *placement.notes, *_archive_notes(config)), options
+        )
     except OSError as error:
         raise ConfigError(f"system.path is {data}: {error}") from error
     if found is None:
@@ -113,6 +117,15 @@ def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int
     _raise_file_limit()
     return asyncio.run(
         _supervise(config, options, placement, budget, layout, root, clean, lock_fd, encryption)
+    )
+
+
+def _archive_notes(config: Config) -> tuple[str, ...]:
+    if not archives(config) or not lies_within_data(config):
+        return ()
+    return (
+        f"the archive lies in the data directory, {archive_directory(config)}: it brings back what"
+        " was deleted, but is lost with the disk; set system.backup.path",
     )
 
 

@@ -35,6 +35,8 @@ from borzoi.router.placement import shard_of
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.router.wake import Wake
+from borzoi.shards.archive_store import open_store
+from borzoi.shards.archiving import Archiver
 from borzoi.shards.caches import Caches
 from borzoi.shards.cannot_boot import CannotBoot
 from borzoi.shards.cleaner import Cleaner
@@ -43,6 +45,7 @@ from borzoi.shards.clock import BrokerClock
 from borzoi.shards.cluster import Cluster
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
+from borzoi.shards.config.schema import archives
 from borzoi.shards.copy_memory import CopyMemory
 from borzoi.shards.deduplication import Deduplication
 from borzoi.shards.deleting import Deleting
@@ -103,6 +106,7 @@ from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.wal import LogEnd
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -226,6 +230,7 @@ class Worker:
             loop, self._disk, self._files, self._layout.trash, self._partitions, self._commit
         )
         self._repairing = Repairing(loop, self._disk, self._partitions, self._commit)
+        self._archiver = self._new_archiver() if archives(config) else None
         channel = socket.socket(fileno=spec.channel_fd)
         self._channel = FdChannel(loop, channel, self._take_message, self._supervisor_gone)
 
@@ -243,6 +248,28 @@ class Worker:
             entries_max=wanted.max_entries or ENTRIES_MAX,
             expiry_us=wanted.expiry,
         )
+
+    def _new_archiver(self) -> Archiver:
+        config = self._config
+        archiver = Archiver(
+            self._loop,
+            self._tasks,
+            ThreadPoolExecutor(1, "archive"),
+            self._files,
+            self._layout,
+            lambda: open_store(config, self._files),
+            self._partitions,
+            self._commit,
+            self._clock,
+            lambda: LogEnd(*self._board.read(METADATA_SLOT)[:2]),
+            shard=self._spec.shard,
+            shard_count=self._spec.shard_count,
+            interval_s=seconds(config.data_maintenance.archiver.interval),
+            every_segment=config.data_maintenance.archiver.enabled,
+        )
+        if config.system.segment.archive_expired:
+            self._deleting.may_go = archiver.archived_count
+        return archiver
 
     # Booting.
 
@@ -304,6 +331,8 @@ class Worker:
             ).start()
         if self._config.data_maintenance.messages.cleaner_enabled:
             self._cleaner.start()
+        if self._archiver is not None:
+            self._archiver.start()
         await self._stop_ordered.wait()
         await self._stop()
 
@@ -661,6 +690,8 @@ class Worker:
     async def _stop(self) -> None:
         """Stop serving, bring everything to the disk, and note that it was a clean stop."""
         self._listener.close()
+        if self._archiver is not None:
+            self._archiver.stop()
         await self._tasks.drain(STOP_TASKS_TIMEOUT_S)
         self._peers.stop()
         await self._sync_all()

@@ -5,6 +5,7 @@
         state.messages                         the metadata log
         state.snapshot                         what its first entries come to
         encryption-check                       once anything was encrypted: by it the key is known
+        archive-id                             whose an archive is that was made from here
         clean-stop.<shard>                     only while the broker is stopped
         last-stop.<shard>                      what it was before this run: durable up to there
         backup/  logs/  runtime/  trash/
@@ -70,6 +71,7 @@ class DataLayout:
         self.state_snapshot = os.path.join(self.root, "state.snapshot")
         self.info_file = os.path.join(self.root, "info.json")
         self.encryption_check_file = os.path.join(self.root, "encryption-check")
+        self.archive_id = os.path.join(self.root, "archive-id")
         self.runtime = os.path.join(self.root, "runtime")
         self.logs = os.path.join(self.root, "logs")
         self.backup = os.path.join(self.root, "backup")

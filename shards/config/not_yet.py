@@ -18,11 +18,10 @@ NOT_YET: Final[dict[str, str]] = {
     "quic": "QUIC is not served yet",
     "websocket": "WebSocket is not served yet",
     "telemetry": "nothing is exported yet",
-    "system.backup": "nothing is archived yet",
+    "system.backup.compatibility": "data of other servers is not migrated",
     "system.state.max_file_operation_retries": "file operations are not retried",
     "system.state.retry_delay": "file operations are not retried",
     "system.compression": "segments are not compressed yet",
-    "system.segment.archive_expired": "nothing is archived yet",
     "system.recovery": "missing state is never invented",
 }
 

@@ -24,6 +24,7 @@ from borzoi.shards.config.schema import (
     Logging,
     MemoryPool,
     System,
+    archives,
 )
 from borzoi.shards.config.sizes import GIB, MIB, format_size
 from borzoi.shards.config.sizes import SERVER_DEFAULT as SERVER_DEFAULT_SIZE
@@ -51,6 +52,7 @@ STATE_DIRECTORY: Final = "state"
 def broken_rules(config: Config, available_cpus: Sequence[int]) -> list[str]:
     """One sentence per broken rule, in the order of the schema."""
     return [
+        *_archiver(config),
         *_maintenance(config),
         *_http(config),
         *_telemetry(config),
@@ -63,6 +65,35 @@ def broken_rules(config: Config, available_cpus: Sequence[int]) -> list[str]:
         *_cluster(config.cluster),
         *_limits(config.limits),
     ]
+
+
+def _archiver(config: Config) -> Iterator[str]:
+    if not archives(config):
+        return
+    archiver, s3 = config.data_maintenance.archiver, config.data_maintenance.archiver.s3
+    yield from _above_zero("data_maintenance.archiver.interval", archiver.interval)
+    if archiver.kind == "disk":
+        yield from _backup_path(config.system)
+        return
+    key = "data_maintenance.archiver.s3"
+    if not s3.bucket.strip():
+        yield f"{key}.bucket is empty: needs the name of a bucket"
+    if s3.endpoint and not s3.endpoint.startswith(("http://", "https://")):
+        yield f"{key}.endpoint is {s3.endpoint!r}: needs a URL that begins with http:// or https://"
+    if not set(s3.prefix.split("/")).isdisjoint((".", "..")) or s3.prefix.startswith("/"):
+        yield f"{key}.prefix is {s3.prefix!r}: needs a path below the bucket"
+    if bool(s3.key_id) != bool(s3.key_secret):
+        yield f"{key}.key_id and key_secret: needs both of them, or neither"
+    if s3.key_id and s3.credentials_file:
+        yield f"{key}.key_id and credentials_file: needs one of them, not both"
+
+
+def _backup_path(system: System) -> Iterator[str]:
+    """Below the data directory it may lie, but not where something else does."""
+    parts = PurePosixPath(system.backup.path).parts
+    taken = (system.runtime.path, system.logging.path, system.stream.path, "trash", "..")
+    if not parts or "\0" in system.backup.path or parts[0] in taken or parts == ("/",):
+        yield f"system.backup.path is {system.backup.path!r}: needs a directory of its own"
 
 
 def _maintenance(config: Config) -> Iterator[str]:

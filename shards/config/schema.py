@@ -7,8 +7,8 @@ kind (how it is read and shown) stands in its annotation.
 Names and defaults are those of the Iggy 0.8.0 server, so that its files and its environment
 variables work. The differences are ours: `system.sharding.cpu_allocation` and
 `system.state.enforce_fsync` have other defaults, `system.partition.durability`,
-`system.segment.protect_unread`, `system.encryption.key_file`, `system.logging.json` and the table
-`limits` are new.
+`system.segment.protect_unread`, `system.encryption.key_file`, `system.logging.json` and the tables
+`limits` and `data_maintenance.archiver` are new.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ Codec = Annotated[
 Durability = Annotated[
     Literal["written", "buffered", "fsync"], kinds.choice("written", "buffered", "fsync")
 ]
+ArchiverKind = Annotated[Literal["disk", "s3"], kinds.choice("disk", "s3")]
 ProtectUnread = Annotated[Literal["always", "until_full"], kinds.choice("always", "until_full")]
 JwtAlgorithm = Annotated[str, kinds.TEXT]
 CpuAllocationText = Annotated[str, kinds.CPU_ALLOCATION]
@@ -69,7 +70,29 @@ class MessagesMaintenance(Table, frozen=True, kw_only=True):
     interval: Duration = MINUTE
 
 
+class ArchiverS3(Table, frozen=True, kw_only=True):
+    """Without key_id and credentials_file: the AWS_* variables, or the machine's own role."""
+
+    bucket: Text = ""
+    prefix: Text = ""
+    endpoint: Text = ""
+    region: Text = ""
+    key_id: Text = ""
+    key_secret: Secret = ""
+    credentials_file: Text = ""
+
+
+class Archiver(Table, frozen=True, kw_only=True):
+    """`disk` archives to system.backup.path."""
+
+    enabled: Flag = False
+    kind: ArchiverKind = "disk"
+    interval: Duration = MINUTE
+    s3: ArchiverS3 = ArchiverS3()
+
+
 class DataMaintenance(Table, frozen=True, kw_only=True):
+    archiver: Archiver = Archiver()
     messages: MessagesMaintenance = MessagesMaintenance()
 
 
@@ -446,6 +469,11 @@ class Config(Table, frozen=True, kw_only=True):
     system: System = System()
     cluster: Cluster = Cluster()
     limits: Limits = Limits()
+
+
+def archives(config: Config) -> bool:
+    """Whether there is an archive: of every sealed segment, or of those that retention deletes."""
+    return config.data_maintenance.archiver.enabled or config.system.segment.archive_expired
 
 
 def to_json(config: Config) -> bytes:

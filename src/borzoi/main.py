@@ -14,6 +14,7 @@ import click
 import borzoi
 
 BROKER: Final = "borzoi.shards.main:main"  # a group; all of its commands are ours
+OFFLINE: Final[Mapping[str, str]] = {"archive": "borzoi.shards.archive_commands:archive"}
 CLIENT: Final[Mapping[str, str]] = {
     "ping": "borzoi.client.cli.system:ping",
     "me": "borzoi.client.cli.system:me",
@@ -51,10 +52,10 @@ class Commands(click.Group):
     """Looks commands up by name and imports them then."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_broker().list_commands(ctx), *CLIENT]
+        return [*_broker().list_commands(ctx), *OFFLINE, *CLIENT]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = CLIENT.get(SHORT.get(cmd_name, cmd_name))
+        place = OFFLINE.get(cmd_name) or CLIENT.get(SHORT.get(cmd_name, cmd_name))
         if place is not None:
             return _load(place)
         return _broker().get_command(ctx, cmd_name)

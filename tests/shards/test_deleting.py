@@ -2,7 +2,7 @@
 
 import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,9 @@ from borzoi.protocol.errors import CannotDeleteFile, CannotSyncFile, PartitionNo
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.shards.deleting import Blocker
 from borzoi.shards.durability import Durability
+from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.storage.retention import Cut
+from borzoi.storage.segment import SealedSegment
 from tests.shards.owner import TARGET, Owner, Statuses
 
 
@@ -227,3 +229,22 @@ def test_files_without_an_active_segment_keep_their_last_offset(tmp_path: Path) 
     owner.succeed()
     assert owner.published[1:3] == (5, 5)
     owner.close()
+
+
+def test_what_others_still_need_stays(owner: Owner) -> None:
+    """The archive has the say over the oldest, and is asked again each time."""
+    asked: list[list[int]] = []
+
+    def one_more(_partition: OwnedPartition, oldest: Sequence[SealedSegment]) -> int:
+        asked.append([segment.first_offset for segment in oldest])
+        return len(asked) - 1
+
+    owner.deleting.may_go = one_more
+    for left in ([0, 2, 4, 6], [2, 4, 6], [6]):
+        statuses = delete(owner, 9)
+        run_disk(owner)
+        assert statuses == [0]
+        assert segments(owner) == left
+    assert asked == [[0, 2, 4], [0, 2, 4], [2, 4]]
+    delete(owner, 9)
+    assert len(asked) == 3

@@ -34,6 +34,9 @@ def said(settings: dict[str, Any]) -> list[str]:
 POOL = "system.memory_pool"
 LOGGING = "system.logging"
 TOKENS = "personal_access_token"
+ARCHIVER = "data_maintenance.archiver"
+ENABLED = {f"{ARCHIVER}.enabled": True}
+S3 = {**ENABLED, f"{ARCHIVER}.kind": "s3", f"{ARCHIVER}.s3.bucket": "backups"}
 
 
 @pytest.mark.parametrize(
@@ -217,3 +220,49 @@ def test_encryption_needs_a_key_that_is_one_and_never_shows_it() -> None:
         (text,) = said({"system.encryption.enabled": True, key: bad})
         assert text.startswith("system.encryption.key cannot be used")
         assert bad not in text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {f"{ARCHIVER}.interval": 0, "system.backup.path": ""},  # switched off
+        ENABLED,
+        {**ENABLED, "system.backup.path": "/mnt/nas/borzoi"},
+        {**ENABLED, "system.backup.path": "backup/weekly"},
+        S3,
+        {**S3, f"{ARCHIVER}.s3.endpoint": "http://127.0.0.1:9000"},
+        {**S3, f"{ARCHIVER}.s3.key_id": "a", f"{ARCHIVER}.s3.key_secret": "b"},
+        {**S3, f"{ARCHIVER}.s3.credentials_file": "/run/secrets/s3"},
+    ],
+)
+def test_good_archives(settings: dict[str, Any]) -> None:
+    assert said(settings) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({**ENABLED, f"{ARCHIVER}.interval": 0}, "archiver.interval is 0"),
+        ({"system.segment.archive_expired": True, f"{ARCHIVER}.interval": 0}, "interval is 0"),
+        ({**ENABLED, "system.backup.path": ""}, "system.backup.path is ''"),
+        ({**ENABLED, "system.backup.path": "streams/x"}, "system.backup.path is 'streams/x'"),
+        ({**ENABLED, "system.backup.path": "runtime"}, "system.backup.path is 'runtime'"),
+        ({**ENABLED, "system.backup.path": "/"}, "system.backup.path is '/'"),
+        ({**S3, f"{ARCHIVER}.s3.bucket": ""}, "s3.bucket is empty"),
+        ({**S3, f"{ARCHIVER}.s3.endpoint": "127.0.0.1:9000"}, "s3.endpoint is"),
+        ({**S3, f"{ARCHIVER}.s3.prefix": "../x"}, "s3.prefix is"),
+        ({**S3, f"{ARCHIVER}.s3.key_id": "a"}, "both of them"),
+        (
+            {
+                **S3,
+                f"{ARCHIVER}.s3.key_id": "a",
+                f"{ARCHIVER}.s3.key_secret": "b",
+                f"{ARCHIVER}.s3.credentials_file": "c",
+            },
+            "not both",
+        ),
+    ],
+)
+def test_bad_archives(settings: dict[str, Any], part: str) -> None:
+    (problem,) = said(settings)
+    assert part in problem
