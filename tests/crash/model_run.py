@@ -23,7 +23,7 @@ from tests.crash.model_machine import (
 from tests.crash.model_user_rules import UserRules
 
 STEPS: Final = 40
-SEQUENCES_BETWEEN_ENDS: Final = 8
+SEQUENCES_BETWEEN_ENDS: Final = 5
 
 
 class BrokerMachine(MetadataRules, OffsetRules, UserRules, GroupRules, RestartRules):

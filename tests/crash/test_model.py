@@ -6,7 +6,7 @@ import pytest
 
 from tests.crash.model_run import run
 
-SEQUENCES = 25
+SEQUENCES = 15
 SEED = 3
 
 
@@ -17,4 +17,5 @@ def test_a_broker_does_what_its_model_does(tmp_path: Path) -> None:
     assert counts["sequences"] >= SEQUENCES
     assert counts["refused"] > 0
     assert counts["messages"] > 0
-    assert counts["kill"] + counts["stop"] + counts["kill a worker"] > 0
+    assert counts["waited for"] > 0
+    assert min(counts["kill"], counts["stop"], counts["kill a worker"]) > 0
