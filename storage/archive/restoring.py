@@ -38,6 +38,9 @@ def finish_partition(life: Life, end_offset: int, directory: str, files: Files) 
     """Once all segments are there: name the life, and begin the next segment. Durable, except
     for the names of the directories above."""
     files.makedirs(directory)
+    # As the first append would: a sync of the partition counts on all of them.
+    for name in OFFSET_DIRECTORIES.values():
+        files.makedirs(os.path.join(directory, name))
     write_birth(directory, life.birth, files)
     for path in (index_path(directory, end_offset), log_path(directory, end_offset)):
         files.replace(path, b"", durable=True)

@@ -48,7 +48,8 @@ def payload(name: str, partition: int, number: int) -> bytes:
 
 def fill(wire: Wire, name: str, partition: int, numbers: range) -> None:
     for number in numbers:
-        assert wire.send(name, partition, payload(name, partition, number)) == 0
+        status = wire.send(name, partition, payload(name, partition, number))
+        assert status == 0, f"status {status} for {name}/{partition}/{number}"
 
 
 def new_topic(wire: Wire, name: str, partitions_count: int) -> None:
@@ -147,6 +148,7 @@ def test_a_whole_broker_comes_back(archive: Path, new_broker: NewBroker) -> None
     output = broker.output()
     assert "its birth is" not in output
     assert " WARN shard-" not in output, output
+    assert " ERROR " not in output, output
     assert not [path for path in broker.data.rglob("*") if path.stat().st_mode & 0o077]
 
 
