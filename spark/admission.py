@@ -36,12 +36,18 @@ def admit(
         upper = max(upper, 0)
         if lower > 0 and upper * denominator < numerator * lower:
             numerator, denominator = upper, lower
-    return {
-        partition: begin
-        if partition not in waiting
-        else begin + 1 + (waiting[partition] - 1) * numerator // denominator
-        for partition, begin in begins.items()
+    taken = {
+        partition: 1 + (count - 1) * numerator // denominator
+        for partition, count in waiting.items()
     }
+    if rows_max is not None and (numerator, denominator) == shares[1]:
+        # Rounding has left less than a row per partition; the first ones get it.
+        left = rows_max - sum(taken.values())
+        for partition in sorted(taken):
+            if left > 0 and taken[partition] < waiting[partition]:
+                taken[partition] += 1
+                left -= 1
+    return {partition: begin + taken.get(partition, 0) for partition, begin in begins.items()}
 
 
 def holds_back(waiting: int, rows_min: int, waited_s: float, delay_max_s: float) -> bool:

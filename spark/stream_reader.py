@@ -71,7 +71,11 @@ class IggyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return to_json(self._planner().next_end(from_json(start)))
+        planner = self._planner()
+        if self._options.commit_offsets:
+            # All before `start` is done. commit() says so one batch later, or never.
+            planner.store(from_json(start))
+        return to_json(planner.next_end(from_json(start)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return self._planner().latest()
@@ -167,7 +171,9 @@ class _Planning:
         """A failure is only told: the query does not depend on it."""
         assert self._options.consumer is not None
         offsets = {
-            partition: position.next - 1 for partition, position in end.items() if position.next
+            partition: position.next - 1
+            for partition, position in end.items()
+            if position.begin < position.next
         }
         changed = {
             partition: offset

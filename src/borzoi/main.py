@@ -32,6 +32,7 @@ CLIENT: Final[Mapping[str, str]] = {
     "message": "borzoi.client.cli.messages:message",
     "tail": "borzoi.client.cli.messages:tail",
 }
+SPARK: Final[Mapping[str, str]] = {"pipeline": "borzoi.spark.pipeline:pipeline"}
 # The short names of iggy's command line.
 SHORT: Final[Mapping[str, str]] = {
     "s": "stream",
@@ -51,10 +52,10 @@ class Commands(click.Group):
     """Looks commands up by name and imports them then."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_broker().list_commands(ctx), *CLIENT]
+        return [*_broker().list_commands(ctx), *CLIENT, *SPARK]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = CLIENT.get(SHORT.get(cmd_name, cmd_name))
+        place = CLIENT.get(SHORT.get(cmd_name, cmd_name)) or SPARK.get(cmd_name)
         if place is not None:
             return _load(place)
         return _broker().get_command(ctx, cmd_name)

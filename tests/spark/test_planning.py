@@ -112,7 +112,7 @@ def test_limits_hold_and_every_batch_gets_somewhere(
 def test_limits_are_shared_in_proportion() -> None:
     known = {P0: Known(0, 1000, 0, 1), P1: Known(0, 3000, 0, 1)}
     ends = admit({P0: 0, P1: 0}, known, 400, None)
-    assert sum(ends.values()) in (399, 400)
+    assert sum(ends.values()) == 400
     assert 99 <= ends[P0] <= 101
 
 
@@ -267,6 +267,7 @@ def test_holding_back() -> None:
         (AtTime(1000), 20),
         (Ago(1000), 20),
         (AtTime(99_999), 50),
+        (Ago(500), 50),
     ],
 )
 def test_boundaries_become_offsets(boundary: Boundary, offset: int) -> None:
@@ -276,6 +277,10 @@ def test_boundaries_become_offsets(boundary: Boundary, offset: int) -> None:
 def test_a_time_behind_everything_may_be_an_error() -> None:
     with pytest.raises(OffsetOutOfRange, match="no message at or after 1970-01-01T00:00:00"):
         _resolved(AtTime(99_999), missing_is_latest=False)
+
+
+def test_an_age_within_which_nothing_came_is_never_one() -> None:
+    assert _resolved(Ago(500), missing_is_latest=False) == 50
 
 
 def _resolved(boundary: Boundary, *, missing_is_latest: bool) -> int:
