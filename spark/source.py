@@ -45,15 +45,13 @@ class IggyDataSource(DataSource):
         return IggyStreamReader(read_options(self.options, streaming=True), schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
-        from borzoi.spark.writer import IggyWriter
-
         from borzoi.spark.options import write_options
+        from borzoi.spark.writer import IggyWriter
 
         return IggyWriter(write_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
-        from borzoi.spark.writer import IggyStreamWriter
-
         from borzoi.spark.options import write_options
+        from borzoi.spark.writer import IggyStreamWriter
 
         return IggyStreamWriter(write_options(self.options), schema)

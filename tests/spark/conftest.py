@@ -19,7 +19,11 @@ from borzoi.spark import session
 from tests.broker import BrokerProcess
 
 Found = TypeVar("Found")
-ROOT = {"IGGY_ROOT_USERNAME": "iggy", "IGGY_ROOT_PASSWORD": "iggy"}
+SETTINGS = {
+    "IGGY_ROOT_USERNAME": "iggy",
+    "IGGY_ROOT_PASSWORD": "iggy",
+    "IGGY_SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true",
+}
 STREAM = "spark"
 _numbers = count()
 
@@ -98,7 +102,7 @@ class SparkBroker:
 
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBroker]:
-    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", ROOT)
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", SETTINGS)
     process.start()
     yield SparkBroker(process)
     process.close()

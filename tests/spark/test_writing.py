@@ -27,32 +27,35 @@ def test_a_batch_with_topics_partitions_and_headers(queries: Queries) -> None:
     ]
 
 
-def test_from_topic_to_topic_with_ids_that_a_repetition_would_have_again(queries: Queries) -> None:
+def test_a_batch_of_a_stream_that_is_run_again_adds_nothing(queries: Queries) -> None:
     source, target = queries.broker.filled(1500, 700), queries.broker.topic(4)
     frame = queries.stream(source, startingOffsets="earliest", maxOffsetsPerTrigger="1200")
     options = {**queries.broker.options, "topic": target}
-    queries.run(frame.select("payload"), "copy", format="iggy", **options)
+
+    def copy() -> list[int]:
+        progress = queries.run(frame.select("payload"), "copy", format="iggy", **options)
+        return [one["numInputRows"] for one in progress]
+
+    assert copy() == [1200, 1000]
+    # As after a crash behind the last send: the batch was planned, and is not known to be done.
+    commits = queries.directory / "copy.checkpoint" / "commits"
+    (commits / "1").unlink()
+    (commits / ".1.crc").unlink(missing_ok=True)
+    assert copy() == [1000], "Spark has run it again"
     copied = queries.read(target).collect()
     assert sorted(bytes(row.payload) for row in copied) == sorted(
         bytes(row.payload) for row in queries.read(source).collect()
     )
-    assert len({bytes(row.id) for row in copied}) == 2200
     assert len({row.partition for row in copied}) > 1
 
 
-def test_the_same_write_twice_has_the_same_ids_in_the_same_partitions(queries: Queries) -> None:
-    targets = [queries.broker.topic(3) for _ in range(2)]
-    frame = queries.spark.range(2500).selectExpr("cast(id as string) as payload")
-    for target in targets:
-        options = {**queries.broker.options, "topic": target, "writeId": "w"}
-        frame.coalesce(1).write.format("iggy").mode("append").options(**options).save()
-    first, second = (
-        sorted((row.partition, row.offset, bytes(row.id)) for row in queries.read(one).collect())
-        for one in targets
-    )
-    # The topic is part of an id, as each topic has a window of its own.
-    assert [row[:2] for row in first] == [row[:2] for row in second]
-    assert len({row[2] for row in first}) == 2500
+def test_a_write_of_one_name_counts_once(queries: Queries) -> None:
+    target = queries.broker.topic(3)
+    frame = queries.spark.range(2500).selectExpr("cast(id as string) as payload").coalesce(1)
+    options = {**queries.broker.options, "topic": target}
+    for name, count in (("one", 2500), ("one", 2500), ("two", 5000)):
+        frame.write.format("iggy").mode("append").options(**options, writeId=name).save()
+        assert queries.read(target).count() == count
 
 
 def test_what_cannot_be_written_says_why(queries: Queries) -> None:
