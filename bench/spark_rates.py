@@ -274,7 +274,7 @@ def wait_rows(query: Any, before: int, at_least: int) -> int:
     deadline = time.monotonic() + SAMPLE_TIMEOUT_S
     while True:
         progress = query.recentProgress
-        total = sum(one["numInputRows"] for one in progress)
+        total: int = sum(one["numInputRows"] for one in progress)
         if progress and total >= before + at_least:
             return total
         if time.monotonic() > deadline:
