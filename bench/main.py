@@ -20,8 +20,10 @@ from borzoi.bench.kinds import BY_NAME, KINDS
 from borzoi.bench.options import Options
 from borzoi.bench.quantity_types import DIRECTORY, DURATION, POSITIVE, SIZE
 
-EXTRA_NEEDED: Final = "needs more packages: install borzoi with its extra `bench`"
-EXTRAS: Final = ("numpy", "rich", "matplotlib")
+EXTRA_NEEDED: Final = (
+    "needs more packages: install borzoi with its extras `bench` and, for Spark, `spark`"
+)
+EXTRAS: Final = ("numpy", "rich", "matplotlib", "pyspark", "pyarrow")
 NOT_MET: Final = 2
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
@@ -248,6 +250,51 @@ def scale(duration: int, only: tuple[str, ...], data_dir: Path | None, output_di
             found[name] = list(sweep.points(duration, data_dir))
             console.print(sweep_table(sweep.title, sweep.axis, found[name]))
         console.print(f"written to {save_sweeps(found, output_dir)}")
+
+
+@bench.command()
+@click.option("--rows", type=POSITIVE, default=1_000_000, show_default=True)
+@click.option("--partitions", type=POSITIVE, default=4, show_default=True)
+@click.option("-m", "--message-size", type=SIZE, default="200", show_default=True)
+@click.option("--runs", type=POSITIVE, default=3, show_default=True, help="The best one counts.")
+@data_dir_option
+@click.option("-o", "--output-dir", type=DIRECTORY, default="spark_results", show_default=True)
+def spark(
+    rows: int,
+    partitions: int,
+    message_size: int,
+    runs: int,
+    data_dir: Path | None,
+    output_dir: Path,
+) -> None:
+    """Measure Spark's source and sink beside what else Spark can do with the rows."""
+    with reported():
+        import tempfile
+
+        from borzoi.bench.saving import save_json
+        from borzoi.bench.spark_rates import measure_spark
+        from borzoi.bench.spark_report import draw_rates, rates_table
+        from borzoi.bench.tables import new_console
+
+        console = new_console()
+        with tempfile.TemporaryDirectory(dir=data_dir) as directory:
+            found = measure_spark(
+                rows, partitions, message_size, runs, Path(directory), console.print
+            )
+        console.print(rates_table(found))
+        console.print(
+            f"send to end of batch: p50 {found.percentile(0.5):.0f} ms,"
+            f" p95 {found.percentile(0.95):.0f} ms"
+        )
+        output_dir.mkdir(parents=True, exist_ok=True)
+        save_json(
+            {
+                "rates": [rate.as_json() for rate in found.rates],
+                "latencies_ms": found.latencies_ms,
+            },
+            output_dir / "spark.json",
+        )
+        console.print(f"written to {draw_rates(found, output_dir / 'spark.png')}")
 
 
 @bench.command(name="soak-memory")

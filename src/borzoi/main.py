@@ -33,6 +33,7 @@ CLIENT: Final[Mapping[str, str]] = {
     "message": "borzoi.client.cli.messages:message",
     "tail": "borzoi.client.cli.messages:tail",
 }
+SPARK: Final[Mapping[str, str]] = {"pipeline": "borzoi.spark.pipeline:pipeline"}
 # The short names of iggy's command line.
 SHORT: Final[Mapping[str, str]] = {
     "s": "stream",
@@ -52,10 +53,11 @@ class Commands(click.Group):
     """Looks commands up by name and imports them then."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_broker().list_commands(ctx), *OFFLINE, *CLIENT]
+        return [*_broker().list_commands(ctx), *OFFLINE, *CLIENT, *SPARK]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = OFFLINE.get(cmd_name) or CLIENT.get(SHORT.get(cmd_name, cmd_name))
+        client = CLIENT.get(SHORT.get(cmd_name, cmd_name))
+        place = OFFLINE.get(cmd_name) or client or SPARK.get(cmd_name)
         if place is not None:
             return _load(place)
         return _broker().get_command(ctx, cmd_name)

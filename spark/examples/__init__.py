@@ -1,0 +1,1 @@
+"""Worked examples; each runs on its own (`python -m borzoi.spark.examples.<name> --help`)."""

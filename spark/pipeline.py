@@ -1,0 +1,262 @@
+"""`borzoi pipeline`: whole ingestions, from a topic into files and back, with defaults that work.
+
+    borzoi pipeline to-files orders/events --to lake/events
+    borzoi pipeline to-topic orders/events new/*.json
+
+Into files it is a structured stream with a checkpoint beside the files: stopped, killed or
+restarted, every message is in the files exactly once, for readers that follow Spark's list of
+files (Spark itself does). Files are partitioned by topic and day. Back into a topic, rows are
+sent at least once, with ids from the names of the files, so that a broker with deduplication
+drops what a repetition sends again.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from borzoi.client.cli.parameters import STREAM_AND_TOPIC
+from borzoi.protocol.identifiers import Identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+HELP: Final = {"help_option_names": ["-h", "--help"]}
+ENVIRONMENT: Final = "BORZOI_"
+CHECKPOINT: Final = "_checkpoint"  # Spark does not read what begins with an underscore
+LOOK_INTERVAL_S: Final = 1
+FORMATS: Final = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """The broker, as options of the format."""
+
+    options: dict[str, str]
+    stream: Identifier
+    topic: Identifier
+
+
+def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
+        click.option("--token", envvar=f"{ENVIRONMENT}TOKEN", help="A personal access token."),
+        click.option("--password", envvar=f"{ENVIRONMENT}PASSWORD", default="iggy"),
+        click.option("--username", envvar=f"{ENVIRONMENT}USERNAME", default="iggy"),
+        click.option(
+            "--server",
+            envvar=f"{ENVIRONMENT}SERVER",
+            default="127.0.0.1:8090",
+            show_default=True,
+            help="host:port or iggy://username:password@host:port.",
+        ),
+        click.argument("topic", type=STREAM_AND_TOPIC, metavar="STREAM/TOPIC"),
+    ):
+        function = option(function)
+    return function
+
+
+def place_of(
+    topic: tuple[Identifier, Identifier],
+    server: str,
+    username: str,
+    password: str,
+    token: str | None,
+) -> Place:
+    options = {"server": server}
+    if token is not None:
+        options["token"] = token
+    elif "://" not in server:
+        options |= {"username": username, "password": password}
+    return Place(options, *topic)
+
+
+@click.group(context_settings=HELP)
+def pipeline() -> None:
+    """Move messages between topics and files with Spark (needs the extra `spark`)."""
+
+
+@pipeline.command("to-files", context_settings=HELP)
+@place_options
+@click.option("--to", "target", required=True, help="Directory for the files; may be remote.")
+@click.option("--checkpoint", help=f"Default: {CHECKPOINT} in that directory.")
+@click.option("--payload-schema", help='Of JSON payloads, such as "id bigint, name string".')
+@click.option("--from", "start", default="earliest", show_default=True, help="startingOffsets.")
+@click.option("--consumer", default="borzoi-pipeline", show_default=True, help="For the lag.")
+@click.option("--forever", is_flag=True, help="Go on when all is read; Ctrl-C stops.")
+@click.option("--interval", default="5 seconds", show_default=True, help="Between batches.")
+@click.option("--rows-per-batch", type=click.IntRange(min=1), default=1_000_000, show_default=True)
+@click.option("--ignore-data-loss", is_flag=True, help="Go on where messages were deleted.")
+def to_files_command(
+    topic: tuple[Identifier, Identifier],
+    server: str,
+    username: str,
+    password: str,
+    token: str | None,
+    master: str,
+    **how: Any,
+) -> None:
+    """From a topic into Parquet, partitioned by topic and day, each message once."""
+    place = place_of(topic, server, username, password, token)
+    with_spark(master, lambda spark: to_files(spark, place, say=click.echo, **how))
+
+
+@pipeline.command("to-topic", context_settings=HELP)
+@place_options
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["parquet", "json", "csv"]),
+    help="Default: by the ending of the first file; parquet if it has none.",
+)
+@click.option("--key", help="Column whose values choose the partition.")
+@click.option("--write-id", help="Names this write: repeated, it has the same message ids.")
+def to_topic_command(
+    topic: tuple[Identifier, Identifier],
+    server: str,
+    username: str,
+    password: str,
+    token: str | None,
+    master: str,
+    **how: Any,
+) -> None:
+    """Parquet, CSV or JSON lines into a topic: rows become JSON, or their `payload` column."""
+    place = place_of(topic, server, username, password, token)
+    count = with_spark(master, lambda spark: to_topic(spark, place, **how))
+    click.echo(f"{count:,} messages sent")
+
+
+def with_spark(master: str, work: "Callable[[SparkSession], Any]") -> Any:
+    """Run with a session of our own; what went wrong is one line."""
+    from borzoi.spark.failures import IggyError
+    from borzoi.spark.starting import session
+
+    try:
+        spark = session(master, app_name="borzoi pipeline", config={"spark.log.level": "ERROR"})
+    except IggyError as error:
+        raise click.ClickException(str(error)) from error
+    try:
+        return work(spark)
+    except Exception as error:  # Spark's own are many, and wrap ours as text
+        raise click.ClickException(told(error)) from error
+    finally:
+        spark.stop()
+
+
+def told(error: Exception) -> str:
+    """The line of ours within what Spark made of it, or the first line."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    for line in lines:
+        at = line.find("IGGY_")
+        if at >= 0 and ": " in line[at:]:
+            return line[at:]
+    return lines[0]
+
+
+def to_files(
+    spark: "SparkSession",
+    place: Place,
+    *,
+    target: str,
+    say: Callable[[str], None],
+    checkpoint: str | None = None,
+    payload_schema: str | None = None,
+    start: str = "earliest",
+    consumer: str = "borzoi-pipeline",
+    forever: bool = False,
+    interval: str = "5 seconds",
+    rows_per_batch: int = 1_000_000,
+    ignore_data_loss: bool = False,
+) -> int:
+    """How many rows this run wrote."""
+    frame = (
+        spark.readStream.format("iggy")
+        .options(**place.options, stream=str(place.stream), topic=str(place.topic))
+        .option("startingOffsets", start)
+        .option("maxOffsetsPerTrigger", str(rows_per_batch))
+        .option("failOnDataLoss", str(not ignore_data_loss).lower())
+        .option("consumer", consumer)
+        .load()
+    )
+    writer = (
+        with_payload(frame, payload_schema)
+        .writeStream.format("parquet")
+        .partitionBy("topic", "date")
+        .option("path", target)
+        .option("checkpointLocation", checkpoint or f"{target.rstrip('/')}/{CHECKPOINT}")
+    )
+    writer = (
+        writer.trigger(processingTime=interval) if forever else writer.trigger(availableNow=True)
+    )
+    return follow(writer.start(), say)
+
+
+def with_payload(frame: "DataFrame", schema: str | None) -> "DataFrame":
+    """With the day, and the fields of JSON payloads; what is no such JSON keeps its raw payload."""
+    from pyspark.sql import functions as sql
+
+    frame = frame.withColumn("date", sql.to_date("timestamp"))
+    if schema is None:
+        return frame
+    parsed = sql.from_json(sql.col("payload").cast("string"), schema)
+    return frame.withColumn("value", parsed)
+
+
+def follow(query: "StreamingQuery", say: Callable[[str], None]) -> int:
+    """Tell each batch until the query ends; Ctrl-C stops it between two batches' checkpoints."""
+    from borzoi.spark.progress import summary
+
+    rows: dict[int, int] = {}
+
+    def tell() -> None:
+        for progress in query.recentProgress:
+            batch = progress["batchId"]
+            if progress["numInputRows"] and batch not in rows:
+                rows[batch] = progress["numInputRows"]
+                say(summary(json.loads(progress.json)))
+
+    try:
+        while not query.awaitTermination(LOOK_INTERVAL_S):
+            tell()
+    except KeyboardInterrupt:
+        query.stop()
+    tell()
+    return sum(rows.values())
+
+
+def to_topic(
+    spark: "SparkSession",
+    place: Place,
+    *,
+    files: Sequence[str],
+    file_format: str | None = None,
+    key: str | None = None,
+    write_id: str | None = None,
+) -> int:
+    """How many messages were sent."""
+    from pyspark.sql import functions as sql
+
+    known = FORMATS.get(Path(files[0]).suffix.lower(), "parquet")
+    reader = spark.read.format(file_format or known)
+    if (file_format or known) == "csv":
+        reader = reader.option("header", "true").option("inferSchema", "true")
+    frame = reader.load(list(files))
+    payload = (
+        sql.col("payload")
+        if "payload" in frame.columns
+        else sql.to_json(sql.struct(*(sql.col(f"`{name}`") for name in frame.columns)))
+    )
+    chosen = [payload.alias("payload")]
+    if key is not None:
+        chosen.append(sql.col(f"`{key}`").cast("string").alias("key"))
+    rows = frame.select(*chosen)
+    options = {**place.options, "stream": str(place.stream), "topic": str(place.topic)}
+    options["writeId"] = write_id or "\n".join(sorted(files))
+    rows.write.format("iggy").mode("append").options(**options).save()
+    count: int = rows.count()
+    return count

@@ -1,0 +1,191 @@
+"""df.write.format("iggy") and df.writeStream.format("iggy"): rows become messages.
+
+A message that was sent cannot be taken back, so a task that fails half-way and is repeated sends
+its rows again: at least once. Streams give every message an id that follows from query, batch,
+task and row number (a batch write: from the option writeId), and a repeated task sends the same
+ids to the same partitions. A broker with message deduplication drops them if its window covers
+the rows of one batch in one partition: effectively once, as long as the rows of a task come in
+the same order each time.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from borzoi.protocol import commands
+from borzoi.protocol.codes import Code
+from borzoi.protocol.errors import StreamIdNotFound, TopicIdNotFound
+from borzoi.protocol.identifiers import Identifier, PartitionId
+from borzoi.protocol.responses import TopicDetails
+from borzoi.protocol.send_messages import PreparedBatch, encode_prepared_messages
+from borzoi.spark.failures import InvalidSchema, NotFound
+from borzoi.spark.options import WriteOptions
+from borzoi.spark.wire import Wire, ask, repeated
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from borzoi.spark.encode import Chunk
+
+NS_PER_US: Final = 1_000
+BATCH_ID: Final = "streaming.sql.batchId"
+QUERY_ID: Final = "sql.streaming.queryId"
+NO_MESSAGES: Final = b""
+TYPES: Final = {
+    "payload": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int", "bigint", "smallint", "tinyint"),
+    "key": ("binary", "string"),
+    "id": ("binary",),
+    "origin_timestamp": ("timestamp",),
+    "headers": (
+        "map<string,binary>",
+        "map<string,string>",
+        "array<struct<key:binary,key_kind:int,value:binary,value_kind:int>>",
+    ),
+}
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task sent."""
+
+    message_count: int
+
+
+class IggyWriter(DataSourceArrowWriter):
+    def __init__(self, options: WriteOptions, schema: "StructType", overwrite: bool) -> None:
+        check_columns(schema, has_topic=options.topic is not None)
+        if overwrite:
+            raise InvalidSchema("messages cannot be overwritten; use mode append")
+        self._options = options
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+        context = _context()
+        seed = None
+        if self._options.write_id is not None:
+            seed = (self._options.write_id, context.partitionId())
+        return send_all(self._options, iterator, seed, context.partitionId())
+
+
+class IggyStreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: WriteOptions, schema: "StructType") -> None:
+        check_columns(schema, has_topic=options.topic is not None)
+        self._options = options
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+        context = _context()
+        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        # Nothing promises these properties. Without them ids are the broker's: at least once.
+        seed = (query, batch, context.partitionId()) if query and batch else None
+        return send_all(self._options, iterator, seed, context.partitionId())
+
+
+def check_columns(schema: "StructType", *, has_topic: bool) -> None:
+    names = schema.names
+    for field in schema.fields:
+        found, known = field.dataType.simpleString(), TYPES.get(field.name)
+        if known is None:
+            raise InvalidSchema(
+                f"column {field.name} means nothing here; {', '.join(TYPES)} do. Select the others"
+            )
+        if found not in known:
+            raise InvalidSchema(f"column {field.name} is {found}; {' or '.join(known)} is needed")
+    if "payload" not in names:
+        raise InvalidSchema("there is no column payload")
+    if has_topic == ("topic" in names):
+        raise InvalidSchema("the topic is named by the option topic or by the column, not both")
+
+
+def send_all(
+    options: WriteOptions,
+    batches: "Iterator[pa.RecordBatch]",
+    seed: tuple[object, ...] | None,
+    task: int,
+) -> Written:
+    """The rows of one task. Its sends wait for their answers, one behind the other."""
+    from borzoi.spark.encode import ROWS_IN_A_ROW, chunks_of, first_id
+
+    sending = _Sending(options)
+    count = 0
+    for batch in batches:
+        if len(batch) == 0:
+            continue
+        for topic, rows in _by_topic(batch, options.topic):
+            # Without a seed there is no retry that could be recognised, yet ids are unique.
+            source = seed if seed is not None else (time.time_ns(), id(rows))
+            first = first_id(*source, topic, count)
+            now_us = time.time_ns() // NS_PER_US
+            partitions_count = sending.partitions_count(topic)
+            number = task * ROWS_IN_A_ROW + count  # tasks begin with different partitions
+            for chunk in chunks_of(rows, partitions_count, first, number, now_us):
+                sending.send(topic, chunk)
+        count += len(batch)
+    return Written(count)
+
+
+class _Sending:
+    """Sends of one task, and what it knows of its topics."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._counts: dict[Identifier, int] = {}
+
+    def partitions_count(self, topic: Identifier) -> int:
+        if topic not in self._counts:
+            try:
+                details: TopicDetails | None = ask(
+                    self._options.access, commands.GetTopic(self._options.stream, topic)
+                )
+            except (StreamIdNotFound, TopicIdNotFound):
+                details = None
+            if details is None or not details.partitions:
+                raise NotFound(f"topic {topic} of stream {self._options.stream}, or its partitions")
+            self._counts[topic] = len(details.partitions)
+        return self._counts[topic]
+
+    def send(self, topic: Identifier, chunk: "Chunk") -> None:
+        target = PreparedBatch(chunk.prepared.message_count, NO_MESSAGES)
+        metadata = encode_prepared_messages(
+            self._options.stream, topic, PartitionId(chunk.partition), target
+        )
+
+        def exchange(wire: Wire) -> None:
+            wire.send(Code.SEND_MESSAGES, metadata, chunk.prepared.index_and_messages)
+            wire.receive()
+
+        # After a broken connection it is not known whether the messages arrived. They are sent
+        # again, with their ids: twice is allowed, not at all is not.
+        repeated(self._options.access, exchange)
+
+
+def _by_topic(
+    batch: "pa.RecordBatch", topic: Identifier | None
+) -> "Iterator[tuple[Identifier, pa.RecordBatch]]":
+    if topic is not None:
+        yield topic, batch
+        return
+    import pyarrow.compute as pc
+
+    from borzoi.spark.failures import InvalidRow
+
+    column = batch.column("topic")
+    if column.null_count:
+        raise InvalidRow("a topic is null")
+    for name in sorted(column.unique().to_pylist()):
+        yield name, batch.filter(pc.equal(column, name))
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "writers run in tasks"
+    return context

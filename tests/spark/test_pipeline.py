@@ -1,0 +1,96 @@
+"""Pipelines and examples, end to end: topic, Spark, files, and back."""
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from borzoi.main import main
+from borzoi.spark.examples import backfill, windows
+from borzoi.spark.pipeline import Place, to_files, to_topic, told
+from tests.spark.conftest import STREAM, Queries
+
+pytestmark = pytest.mark.slow
+
+
+def place_of(queries: Queries, topic: str) -> Place:
+    options = {name: text for name, text in queries.broker.options.items() if name != "stream"}
+    return Place(options, STREAM, topic)
+
+
+def test_a_topic_into_files_and_back(queries: Queries, tmp_path: Path) -> None:
+    source, target = queries.broker.topic(2), queries.broker.topic(3)
+    rows = [json.dumps({"id": number, "name": f"n{number}"}) for number in range(20)]
+    queries.broker.send(source, 0, *rows[:10])
+    queries.broker.send(source, 1, *rows[10:], "no JSON")
+    said: list[str] = []
+    lake = tmp_path / "lake"
+
+    def ingest() -> int:
+        return to_files(
+            queries.spark,
+            place_of(queries, source),
+            target=str(lake),
+            payload_schema="id bigint, name string",
+            say=said.append,
+        )
+
+    assert ingest() == 21
+    assert ", 0 waiting" in said[-1]
+    assert ingest() == 0, "all of it is there already"
+    found = queries.spark.read.parquet(str(lake))
+    assert {"topic", "date", "value"} <= set(found.columns)
+    assert len(list(lake.glob(f"topic={source}/date=*"))) == 1
+    values = found.where("value.id is not null").select("value.id", "value.name").collect()
+    assert sorted((row.id, row.name) for row in values) == [(n, f"n{n}") for n in range(20)]
+    assert found.count() == 21
+
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text("\n".join(rows))
+    place = place_of(queries, target)
+    assert to_topic(queries.spark, place, files=[str(lines)], key="name") == 20
+    csv = tmp_path / "rows.csv"
+    csv.write_text("a,b\n1,x\n")
+    assert to_topic(queries.spark, place, files=[str(csv)]) == 1
+    sent = [json.loads(bytes(row.payload)) for row in queries.read(target).collect()]
+    assert sorted(one["id"] for one in sent if "id" in one) == list(range(20))
+    assert {"a": 1, "b": "x"} in sent
+
+
+def test_windows_close_behind_the_watermark(queries: Queries, tmp_path: Path) -> None:
+    topic = queries.broker.topic(1)
+
+    def event(kind: str, minute: int) -> str:
+        return json.dumps({"kind": kind, "at": f"2030-01-31T12:{minute:02}:30Z"})
+
+    place = place_of(queries, topic)
+    queries.broker.send(topic, 0, event("a", 0), event("a", 0), event("b", 1), event("a", 30))
+    assert windows.run(queries.spark, place, str(tmp_path / "out")) == 4
+    found = queries.spark.read.parquet(str(tmp_path / "out"))
+    rows = sorted((row.start.minute, row.kind, row["count"]) for row in found.collect())
+    assert rows == [(0, "a", 2), (1, "b", 1)], "minute 30 may still get more"
+
+
+def test_a_range_of_time_is_read_again(queries: Queries, tmp_path: Path) -> None:
+    topic = queries.broker.filled(5)
+    middle = datetime.fromtimestamp(time.time(), UTC)
+    queries.broker.send(topic, 0, *(b"late" for _ in range(3)))
+    place, out = place_of(queries, topic), str(tmp_path / "out")
+    ends = (middle.isoformat(), "2200-01-01T00:00:00Z")
+    assert backfill.run(queries.spark, place, out, *ends) == 3
+    assert backfill.run(queries.spark, place, out, *ends) == 3
+    found = queries.spark.read.parquet(out).select("offset").collect()
+    assert sorted(row.offset for row in found) == [5, 6, 7]
+
+
+def test_the_commands_are_there_and_errors_are_one_line() -> None:
+    said = CliRunner().invoke(main, ["pipeline", "to-files", "--help"])
+    assert said.exit_code == 0
+    assert "--payload-schema" in said.output
+    assert CliRunner().invoke(main, ["pipeline", "to-topic", "nowhere"]).exit_code == 2
+    text = "[STREAM_FAILED] x\n  borzoi.X: IGGY_DATA_LOSS: partition 0 is gone\nmore"
+    assert told(ValueError(text)) == "IGGY_DATA_LOSS: partition 0 is gone"
+    assert told(ValueError("")) == "ValueError"
