@@ -16,6 +16,11 @@ SAMPLE = 300
 RATIO_MAX = 2.0
 
 
+def undisturbed(took: list[float]) -> float:
+    """What one took when nothing else ran: the fastest tenth, as other tests share the cores."""
+    return statistics.quantiles(took, n=10)[0]
+
+
 @pytest.mark.slow
 def test_the_last_topics_are_created_as_fast_as_the_first(new_broker: NewBroker) -> None:
     # Without waiting for the disk, whose moods would hide what is asked here.
@@ -27,7 +32,7 @@ def test_the_last_topics_are_created_as_fast_as_the_first(new_broker: NewBroker)
         began = time.perf_counter()
         wire.ask(topic_of(f"topic {number}", 2, stream="s"))
         took.append(time.perf_counter() - began)
-    first, last = statistics.median(took[:SAMPLE]), statistics.median(took[-SAMPLE:])
+    first, last = undisturbed(took[:SAMPLE]), undisturbed(took[-SAMPLE:])
     assert last < first * RATIO_MAX, f"{first * 1e6:.0f} us became {last * 1e6:.0f} us"
     assert [topic.id for topic in wire.ask(GetTopics("s"))] == list(range(TOPICS))
     assert wire.ask(GetStats()).partitions_count == 2 * TOPICS
