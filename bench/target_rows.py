@@ -58,7 +58,8 @@ class Row:
             # Costs: the lowest of each side. One run's ratio would look best when something
             # else made its reference expensive.
             reference = min(run.reference for run in self.runs)
-            return Run(reference, min(run.broker for run in self.runs))
+            cheapest = min(self.runs, key=lambda run: run.broker)
+            return Run(reference, cheapest.broker, cheapest.note)
         quiet = [run for run in self.runs if not run.disturbed]
         return max(quiet or self.runs, key=lambda run: run.ratio)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from borzoi.bench import flatness
+from borzoi.bench.bare_crossing import bare_crossing
 from borzoi.bench.bed import Bed
 from borzoi.bench.crossing import crossing_run
 from borzoi.bench.failures import BenchFailed
@@ -123,9 +124,7 @@ def other_shard(effort: Effort) -> Row:
     unit, target = "us CPU/message", 1.25
     try:
         with Bed(2, {"IGGY_TCP_SOCKET_MIGRATION": "false"}, directory=effort.directory) as bed:
-            runs = tuple(
-                crossing_run(bed, other_first=number % 2 == 1) for number in range(effort.runs)
-            )
+            runs = tuple(_crossing(bed, number) for number in range(effort.runs))
     except BenchFailed as error:
         return Row(name, workload, unit, target, True, (), skipped=str(error))
     return Row(name, workload, unit, target, True, runs)
@@ -253,6 +252,13 @@ def _requests_row(
         bound, reached = limit(), broker()
         runs.append(_run(bound, reached, bound.requests_per_s, reached.requests_per_s))
     return Row(name, workload, "requests/s", target, False, tuple(runs))
+
+
+def _crossing(bed: Bed, number: int) -> Run:
+    run = crossing_run(bed, other_first=number % 2 == 1)
+    bare = bare_crossing(bed.cpus, bed.directory)
+    note = f"two bare processes that only hand frames over: {bare.ratio:.2f} of one"
+    return run._replace(note=note)
 
 
 def _deduplication_row(

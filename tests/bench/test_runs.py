@@ -8,8 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from borzoi.bench.admin import Admin
+from borzoi.bench.bare_crossing import bare_crossing
 from borzoi.bench.benchmark import run_benchmark
 from borzoi.bench.broker import OwnBroker
+from borzoi.bench.cpus import CpuPlan, available_cpus
 from borzoi.bench.main import bench
 from borzoi.bench.report import build_report
 from borzoi.bench.soak import soak
@@ -199,3 +201,10 @@ def test_a_small_soak(tmp_path: Path) -> None:
     assert seen == [1_000_000, 2_000_000, 3_000_000]
     assert all(piece.memory_peak > 0 and piece.descriptors_peak > 0 for piece in result.pieces)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_bare_processes_hand_frames_over(tmp_path: Path) -> None:
+    cpus = available_cpus()
+    run = bare_crossing(CpuPlan((cpus[0], cpus[-1]), ((),), shared=True), tmp_path, rounds=3)
+    assert run.reference > 0
+    assert run.broker > 0
