@@ -2,7 +2,7 @@
 
 import logging
 import resource
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,30 +16,41 @@ OPEN_FILES_MAX: Final = 8192
 OWN_FILES: Final = 40
 
 
+class Shares(NamedTuple):
+    """How many descriptors may be used for what."""
+
+    open_files: int  # of partitions, kept at hand; they can be opened again later
+    connections: int
+
+
+def share(granted: int) -> Shares:
+    """A quarter is for files of partitions and an eighth for threads that sync, archive and
+    delete; the rest is for connections."""
+    # Never nothing: with very few, both have to try.
+    left = max(granted - OWN_FILES, granted // 4)
+    open_files = max(OPEN_FILES_MIN, min(OPEN_FILES_MAX, left // 4))
+    return Shares(open_files, max(1, left - open_files - left // 8))
+
+
 def open_files_bound() -> int:
-    """How many files of partitions may be open at once; they can be opened again later."""
-    return max(OPEN_FILES_MIN, min(OPEN_FILES_MAX, _left_of(_granted()) // 4))
+    """How many files of partitions may be open at once."""
+    return share(_granted()).open_files
 
 
 def affordable(limits: Limits) -> Limits:
-    """Half of the descriptors are for connections: without the others nothing can be served."""
+    """The limits, with no more connections than there are descriptors for."""
     granted = _granted()
-    affordable_max = _left_of(granted) // 2
-    if limits.connections_max <= affordable_max:
+    connections_max = share(granted).connections
+    if limits.connections_max <= connections_max:
         return limits
     LOG.warning(
         "at most %d connections instead of limits.connections_max = %d: a process may open only %d"
         " files here",
-        affordable_max,
+        connections_max,
         limits.connections_max,
         granted,
     )
-    return msgspec.structs.replace(limits, connections_max=affordable_max)
-
-
-def _left_of(granted: int) -> int:
-    """For connections and files. Never nothing: with very few, both have to try."""
-    return max(granted - OWN_FILES, granted // 4)
+    return msgspec.structs.replace(limits, connections_max=connections_max)
 
 
 def _granted() -> int:
