@@ -100,14 +100,13 @@ class Peers:
         loop: asyncio.AbstractEventLoop,
         own_control: OwnControl,
         own_wake: Wake,
-        serve: Serve,
         request_timeout_s: float,
     ) -> None:
         self._loop = loop
         self._own_control = own_control
         self._generation = own_control.generation
         self._own_wake = own_wake
-        self._serve = serve
+        self._serve: Serve  # known from `start` on: nobody is answered before
         self._request_timeout_s = request_timeout_s
         self._peers: dict[int, Peer] = {}
         self._next_id = 1
@@ -123,8 +122,9 @@ class Peers:
         """Whether the shard has died and its successor does not serve yet."""
         return self._peers[shard].is_away()
 
-    def start(self) -> None:
-        """Listen for wake-ups; what was pushed before is drained at once."""
+    def start(self, serve: Serve) -> None:
+        """Listen for wake-ups and serve; what was pushed before is drained at once."""
+        self._serve = serve
         self._loop.add_reader(self._own_wake.fd, self._woken)
         self._woken()
 
@@ -205,6 +205,23 @@ class Peers:
         if buffer is not None:
             buffer.hold()
         self._send(peer, InFlight(words, done, buffer, rule, now))
+
+    def tell_all(
+        self,
+        kind: RequestKind,
+        *,
+        option: int = 0,
+        namespace: int = 0,
+        birth: int = 0,
+        first: int = 0,
+        second: int = 0,
+    ) -> None:
+        """Let every other shard know something that needs no answer."""
+        for shard in self.shards():
+            self.ask(
+                shard, kind, _nothing_more, option=option, namespace=namespace, birth=birth,
+                first=first, second=second, rule=DeathRule.COMPLETE,
+            )  # fmt: skip
 
     def push_done(self, shard: int) -> None:
         """Something was pushed for the peer: wake it once at the end of this turn."""
@@ -323,6 +340,10 @@ class Peers:
     def _give_back(entry: InFlight) -> None:
         if entry.buffer is not None:
             entry.buffer.release()
+
+
+def _nothing_more(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
+    """What to do when a shard was told something."""
 
 
 def _status_after_death(rule: DeathRule) -> int:

@@ -62,7 +62,7 @@ class End:
         self.own = OwnControl(life.control_fd, LAYOUT, life.shard, life.generation)
         arena = Arena(life.arena_fd, ARENA_SIZE, life.shard)
         self.pool = MemoryPool(arena, ARENA_SIZE, 64, life.generation)
-        self.peers = Peers(loop.as_loop, self.own, wakes[life.shard], self._serve, TIMEOUT_S)
+        self.peers = Peers(loop.as_loop, self.own, wakes[life.shard], TIMEOUT_S)
         self.peers.add(other.shared(), other.peer_arena(), wakes[other.shard])
 
     def _serve(self, _shard: int, request: Request, lent: memoryview, done: Done) -> None:
@@ -70,7 +70,7 @@ class End:
 
     def live(self) -> None:
         self.own.beat(1)
-        self.peers.start()
+        self.peers.start(self._serve)
 
     def take(self) -> list[Asked]:
         arrived, self.arrived = self.arrived, []
@@ -299,7 +299,7 @@ def test_a_complete_answer_of_the_dead_peer_counts_and_the_rings_begin_anew(pair
     pair.announce_successor()
     assert answered.told == [(0, 77, 0, 0)]
     assert buffer.holds == 1
-    pair.a.peers.start()
+    pair.a.live()
     pair.start_successor()
     (asked,) = pair.b.take()
     asked.done(0, 0, 0, 0)
@@ -342,7 +342,7 @@ def test_what_an_answer_asks_next_is_not_lost_in_the_rings_of_the_dead(pair: Pai
     pair.b.take()[0].done(0, 0, 0, 0)
     pair.loop.settle()
     pair.announce_successor()
-    pair.a.peers.start()
+    pair.a.live()
     pair.start_successor()
     assert [one.request.first for one in pair.b.arrived] == [2]
     pair.b.take()[0].done(0, 0, 0, 0)
@@ -490,6 +490,6 @@ def test_what_the_dead_peer_had_asked_is_forgotten(pair: Pair) -> None:
     pair.b.peers.ask(0, RequestKind.FLUSH, Answers())
     pair.loop.settle()
     pair.announce_successor()
-    pair.a.peers.start()
+    pair.a.live()
     pair.loop.settle()
     assert pair.a.take() == []

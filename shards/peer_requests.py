@@ -1,0 +1,65 @@
+"""What other shards may ask of this one, and who of us answers: the table of the rings.
+
+Appends come first and by themselves: they are the only requests with a rate worth a thought.
+"""
+
+from typing import Final
+
+from borzoi.shards.caches import Caches
+from borzoi.shards.clients import Clients
+from borzoi.shards.descriptors import GROUP_KINDS, Done, Request, RequestKind
+from borzoi.shards.groups.service import Groups
+from borzoi.shards.logins import Logins
+from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.metadata_writing import MetadataWriting
+from borzoi.shards.owners import Owners
+
+APPEND: Final = int(RequestKind.APPEND)
+
+
+class PeerRequests:
+    """Carries out what peers ask."""
+
+    def __init__(
+        self,
+        owners: Owners,
+        metadata: MetadataService,
+        writing: MetadataWriting | None,
+        clients: Clients,
+        logins: Logins,
+        groups: Groups,
+        caches: Caches,
+    ) -> None:
+        self._owners = owners
+        self._metadata = metadata
+        self._writing = writing
+        self._clients = clients
+        self._logins = logins
+        self._groups = groups
+        self._caches = caches
+
+    def serve(self, shard: int, request: Request, lent: memoryview, done: Done) -> None:
+        """Answer a request of `shard`, now or later."""
+        if request.kind == APPEND:
+            self._owners.serve_append(request, lent, done)
+            return
+        match request.kind:
+            case RequestKind.PROPOSE:
+                assert self._writing is not None, "only shard 0 is asked to write metadata"
+                self._writing.serve(request, lent, done)
+            case RequestKind.BARRIER:
+                self._metadata.refresh()
+                done(0, 0, 0, 0)
+            case RequestKind.CLIENTS:
+                # Those of a user who was removed do not count any more.
+                self._metadata.refresh()
+                self._clients.serve(lent, done)
+            case RequestKind.LOGIN_NOTE:
+                self._logins.serve(request)
+                done(0, 0, 0, 0)
+            case kind if kind in GROUP_KINDS:
+                self._groups.serve(shard, request, lent, done)
+            case RequestKind.CACHE_METRICS:
+                self._caches.serve(lent, done)
+            case _:
+                self._owners.serve(request, lent, done)

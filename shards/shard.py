@@ -1,0 +1,318 @@
+"""One shard as its clients and peers meet it: everything that needs the metadata, wired once.
+
+Below it lie its memory (shard_memory.py), its storage (shard_storage.py) and the rings to its
+peers; around it is the worker, which says when what of it begins and ends (worker.py). Here is
+only who is made with what. Handlers get their part of it as Services.
+
+Always: whatever changes in the metadata reaches every part that remembers something of it in one
+call (`take_effects`), before anything else is done with the new state.
+"""
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, Protocol
+
+from borzoi.router.board import METADATA_SLOT
+from borzoi.shards.archive_store import open_store
+from borzoi.shards.archiving import Archiver
+from borzoi.shards.caches import Caches
+from borzoi.shards.cleaner import Cleaner
+from borzoi.shards.clients import Clients, Connected
+from borzoi.shards.clock import BrokerClock
+from borzoi.shards.cluster import Cluster
+from borzoi.shards.config import Config
+from borzoi.shards.config.durations import seconds
+from borzoi.shards.config.schema import archives
+from borzoi.shards.describe import Describer
+from borzoi.shards.descriptors import RequestKind
+from borzoi.shards.file_limits import affordable
+from borzoi.shards.groups.claim_owners import ClaimOwners
+from borzoi.shards.groups.claims import Claims
+from borzoi.shards.groups.coordinator import Coordinator
+from borzoi.shards.groups.local_members import LocalMembers
+from borzoi.shards.groups.service import Groups
+from borzoi.shards.hashing import Hashing
+from borzoi.shards.heartbeats import Heartbeats
+from borzoi.shards.listener import Listener
+from borzoi.shards.login_failures import Attempt, LoginFailures
+from borzoi.shards.logins import Logins, Note, failure_limits
+from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.follower import MetadataCopy
+from borzoi.shards.metadata.state import ROOT_USER_ID
+from borzoi.shards.metadata.writer import MetadataWriter
+from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.metadata_writing import METADATA_SHARD, MetadataWriting, RemoteProposer
+from borzoi.shards.migration import Migration
+from borzoi.shards.owners import Owners
+from borzoi.shards.peer_requests import PeerRequests
+from borzoi.shards.peers import Peers
+from borzoi.shards.polls import Polls
+from borzoi.shards.root_account import forget_root_password
+from borzoi.shards.sends import Sends
+from borzoi.shards.services import Services
+from borzoi.shards.session import Session, client_id_of
+from borzoi.shards.shard_memory import ShardMemory
+from borzoi.shards.shard_storage import ShardStorage
+from borzoi.shards.snapshots import Snapshots
+from borzoi.shards.statistics import Statistics
+from borzoi.shards.supervisor_link import SupervisorLink
+from borzoi.shards.tasks import Tasks
+from borzoi.shards.token_cleaner import TokenCleaner
+from borzoi.shards.usage import UsageMeter
+from borzoi.shards.worker_spec import WorkerSpec
+from borzoi.storage.wal import LogEnd
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class Periodic(Protocol):
+    """Something that comes again and again once it was started."""
+
+    def start(self) -> None:
+        """Begin; the first time comes after an interval."""
+
+
+class Shard:
+    """The parts of one shard. `writing` and `coordinator` exist on shard 0 alone."""
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        config: Config,
+        loop: asyncio.AbstractEventLoop,
+        tasks: Tasks,
+        memory: ShardMemory,
+        peers: Peers,
+        storage: ShardStorage,
+        supervisor: SupervisorLink,
+        copy: MetadataCopy,
+        writer: MetadataWriter | None,
+    ) -> None:
+        self._spec = spec
+        self._config = config
+        self._loop = loop
+        self._tasks = tasks
+        self._memory = memory
+        self._peers = peers
+        self._storage = storage
+        self._supervisor = supervisor
+        self._clock = BrokerClock(spec.broker_start)
+        self._describer = Describer(storage.readers)
+
+        self.metadata = MetadataService(copy, memory.board, self.take_effects)
+        self.writing = None if writer is None else self._new_writing(writer)
+        self.metadata.proposer = self.writing or RemoteProposer(peers, memory.pool)
+        self._sends = Sends(self.metadata)
+        self._owners = Owners(
+            spec.shard,
+            spec.shard_count,
+            storage.partitions,
+            storage.deleting,
+            storage.repairing,
+            peers,
+            memory.pool,
+            self.metadata,
+        )
+        storage.readers.ask_owner = self._owners.check_index
+        local = LocalMembers(self.metadata, lambda client_id: self._clients.knows(client_id))
+        self._clients = Clients(peers, memory.pool, local.groups_of)
+        claims = Claims(
+            storage.partitions, self.metadata, lambda *what: self.groups.released(*what)
+        )
+        claim_owners = ClaimOwners(self._owners, claims, peers)
+        self.coordinator = None if writer is None else self._new_coordinator(local, claim_owners)
+        self.groups = Groups(spec.shard, peers, memory.pool, local, claim_owners, self.coordinator)
+        self._logins = Logins(
+            self.metadata,
+            Hashing(ThreadPoolExecutor(1, "hashing"), config.limits.logins_waiting_max),
+            LoginFailures(failure_limits(config.limits), time.monotonic),
+            config.limits.login_failures_free,
+            self._tell_login_note,
+        )
+        self._caches = Caches(storage.readers, peers, memory.pool)
+        self.requests = PeerRequests(
+            self._owners,
+            self.metadata,
+            self.writing,
+            self._clients,
+            self._logins,
+            self.groups,
+            self._caches,
+        )
+        self.cluster = Cluster(config, spec.follower)
+        services = self._new_services()
+        self.listener = Listener(
+            loop,
+            memory.receive,
+            memory.pool,
+            self._clients,
+            affordable(config.limits),
+            lambda link, address, transport: Session(services, link, address, transport),
+            lambda link, state: Session.adopt(services, link, state),
+            lambda state: self.groups.lost(client_id_of(state.address), state.seats),
+        )
+        self.archiver = self._new_archiver() if archives(config) else None
+
+    # What it is made of.
+
+    def _new_writing(self, writer: MetadataWriter) -> MetadataWriting:
+        storage = self._storage
+        writing = MetadataWriting(
+            writer,
+            self._memory.board,
+            self._peers,
+            storage.partitions,
+            storage.disk,
+            self._tasks,
+            storage.layout,
+            storage.files,
+            self._clock,
+            sync=self._config.system.state.enforce_fsync,
+            names_are_secret=self._config.system.encryption.enabled,
+        )
+        writing.on_effects = self.take_effects
+        return writing
+
+    def _new_coordinator(self, local: LocalMembers, claim_owners: ClaimOwners) -> Coordinator:
+        timing = self._config.consumer_group
+        return Coordinator(
+            self._loop,
+            self._spec.generations[self._spec.shard],
+            self.metadata,
+            self._owners,
+            claim_owners,
+            local,
+            self._peers,
+            self._memory.pool,
+            self._tasks,
+            revocation_timeout_s=seconds(timing.rebalancing_timeout),
+            check_interval_s=seconds(timing.rebalancing_check_interval),
+        )
+
+    def _new_services(self) -> Services:
+        spec, config, storage = self._spec, self._config, self._storage
+        return Services(
+            clients=self._clients,
+            clock=self._clock,
+            cluster=self.cluster,
+            describer=self._describer,
+            durability=storage.durability,
+            groups=self.groups,
+            logins=self._logins,
+            metadata=self.metadata,
+            migration=Migration(self._peers, config.tcp.socket_migration, self._supervisor.tell),
+            owners=self._owners,
+            polls=Polls(
+                storage.readers,
+                self._owners,
+                storage.warm_reads,
+                storage.durability,
+                config.limits.response_size_max,
+            ),
+            pool=self._memory.pool,
+            sends=self._sends,
+            snapshots=Snapshots(
+                config, storage.layout, spec.supervisor_pid, ThreadPoolExecutor(1, "snapshot")
+            ),
+            statistics=Statistics(
+                self.metadata,
+                self._describer,
+                self._clients,
+                self._caches,
+                self._clock,
+                spec.supervisor_pid,
+                UsageMeter(spec.supervisor_pid, Path(storage.layout.root)),
+                ThreadPoolExecutor(1, "measuring"),
+            ),
+            tasks=self._tasks,
+        )
+
+    def _new_archiver(self) -> Archiver:
+        spec, config, storage = self._spec, self._config, self._storage
+        archiver = Archiver(
+            self._loop,
+            self._tasks,
+            ThreadPoolExecutor(1, "archive"),
+            storage.files,
+            storage.layout,
+            lambda: open_store(config, storage.files),
+            storage.partitions,
+            storage.commit,
+            self._clock,
+            lambda: LogEnd(*self._memory.board.read(METADATA_SLOT)[:2]),
+            shard=spec.shard,
+            shard_count=spec.shard_count,
+            interval_s=seconds(config.data_maintenance.archiver.interval),
+            every_segment=config.data_maintenance.archiver.enabled,
+        )
+        if config.system.segment.archive_expired:
+            storage.deleting.may_go = archiver.archived_count
+        return archiver
+
+    def periodic_work(self) -> list[Periodic]:
+        """What is done now and then as long as the shard serves, if it is wanted."""
+        config = self._config
+        work: list[Periodic] = []
+        if config.heartbeat.enabled:
+            interval_s = seconds(config.heartbeat.interval)
+            work.append(Heartbeats(self._loop, self._clients, interval_s, self._client_evicted))
+        tokens = config.personal_access_token.cleaner
+        if self.writing is not None and tokens.enabled:
+            interval_s = seconds(tokens.interval)
+            work.append(
+                TokenCleaner(self._loop, self.metadata, self._clock, self._tasks, interval_s)
+            )
+        if config.data_maintenance.messages.cleaner_enabled:
+            work.append(self._new_cleaner())
+        if self.archiver is not None:
+            work.append(self.archiver)
+        return work
+
+    def _new_cleaner(self) -> Cleaner:
+        return Cleaner(
+            self._loop,
+            self._tasks,
+            self.metadata,
+            self._storage.partitions,
+            self._storage.deleting,
+            self._owners,
+            self._describer,
+            self._clock.now_us,
+            interval_s=seconds(self._config.data_maintenance.messages.interval),
+            unread_until_full=self._config.system.segment.protect_unread == "until_full",
+        )
+
+    # What concerns more than one part.
+
+    def take_effects(self, effects: Effects) -> None:
+        """The metadata has changed: let everybody forget what is not true any more."""
+        self._storage.partitions.apply_effects(effects)
+        self._sends.forget(effects)
+        self._storage.readers.forget(effects)
+        self.groups.take_effects(effects)
+        for client_id in self._clients.apply_effects(effects):
+            self.groups.client_gone(client_id)
+        if self._spec.shard == METADATA_SHARD and ROOT_USER_ID in effects.passwords_changed:
+            forget_root_password(Path(self._storage.layout.root))
+
+    def _tell_login_note(self, note: Note, attempt: Attempt) -> None:
+        self._peers.tell_all(
+            RequestKind.LOGIN_NOTE,
+            option=note,
+            first=attempt.pair,
+            second=attempt.host,
+            namespace=attempt.name,
+        )
+
+    def _client_evicted(self, session: Connected) -> None:
+        """A silent client does not count as connected any more, although it is."""
+        LOG.info(
+            "client %d of %s is stale: its last ping was %.1f s ago",
+            session.client_id,
+            session.address,
+            time.monotonic() - session.last_heartbeat,
+        )
+        self.groups.client_gone(session.client_id)

@@ -1,0 +1,233 @@
+"""The storage of one shard: its parts wired once, recovered before anybody is served, synced last.
+
+Owned by the worker's loop; blocking calls run in the threads of `disk`. What is written here
+belongs to this shard alone (partitions.py); readers read the partitions of every shard.
+
+Always: nothing is served before `recover` has returned, and a clean stop is noted only of what
+is on the disk by then.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from borzoi.protocol.batch import ENTRIES_MAX
+from borzoi.protocol.errors import BrokerError
+from borzoi.shards.cannot_boot import CannotBoot
+from borzoi.shards.config import Config
+from borzoi.shards.copy_memory import CopyMemory
+from borzoi.shards.deduplication import Deduplication
+from borzoi.shards.deleting import Deleting
+from borzoi.shards.durability import Durability
+from borzoi.shards.file_limits import open_files_bound
+from borzoi.shards.group_commit import GroupCommit
+from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.owned_partition import Ended
+from borzoi.shards.partitions import Partitions
+from borzoi.shards.readers import Readers
+from borzoi.shards.recovering import MetadataIsBehind, recover_partitions
+from borzoi.shards.repairing import Repairing
+from borzoi.shards.shard_memory import ShardMemory
+from borzoi.shards.warm_reads import WarmReads
+from borzoi.shards.worker_spec import WorkerSpec
+from borzoi.storage.clean_stop import CleanStop
+from borzoi.storage.encrypted import Encryption
+from borzoi.storage.encryption_key import EncryptionKey
+from borzoi.storage.files import Files
+from borzoi.storage.index_windows import IndexCaching, load_indexes
+from borzoi.storage.layout import DataLayout
+from borzoi.storage.log import LogSettings
+from borzoi.storage.mapped import WindowCache
+from borzoi.storage.open_files import OpenFiles
+
+LOG: Final = logging.getLogger(__name__)
+
+DISK_THREADS: Final = 4
+WINDOWS_MAX: Final = 32
+STOP_SYNC_TIMEOUT_S: Final = 3.0
+
+
+class ShardStorage:
+    """Files, logs and readers of one shard."""
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        config: Config,
+        loop: asyncio.AbstractEventLoop,
+        memory: ShardMemory,
+    ) -> None:
+        system = config.system
+        self._spec = spec
+        self._config = config
+        self._loop = loop
+        self._settings = LogSettings(system.segment.size)
+        self._index_caching = IndexCaching(system.segment.cache_indexes)
+        self.durability = Durability(system.partition.durability)
+        self.disk = ThreadPoolExecutor(DISK_THREADS, "disk")
+        self.files = Files()
+        self._open_files = OpenFiles(self.files, open_files_bound())
+        self.layout = DataLayout(
+            Path(system.path), system.stream.path, system.topic.path, system.partition.path
+        )
+        self.encryption: Encryption | None = None
+        if spec.encryption_key:
+            key = EncryptionKey(spec.encryption_key)
+            self.encryption = Encryption(key, encrypts=system.encryption.enabled)
+        copy_memory = CopyMemory(loop, memory.pool)
+        self.readers = Readers(
+            memory.board,
+            self.layout,
+            WindowCache(WINDOWS_MAX),
+            self.files,
+            system.partition.validate_checksum,
+            self._index_caching,
+            self.encryption,
+            copy_memory.take,
+        )
+        self.warm_reads = WarmReads(loop, self.disk, self.files, copy_memory)
+        self.commit = GroupCommit(
+            loop,
+            memory.board,
+            self.disk,
+            self.durability,
+            journal_messages_max=system.partition.messages_required_to_save,
+            journal_size_max=system.partition.size_of_messages_required_to_save,
+        )
+        self.deduplication = self._new_deduplication()
+        self.partitions = Partitions(
+            self.layout,
+            self.files,
+            self._open_files,
+            self._settings,
+            self.durability,
+            self.commit,
+            self.readers,
+            self.warm_reads,
+            consumers_max=config.limits.consumers_per_partition_max,
+            response_size_max=config.limits.response_size_max,
+            deduplication=self.deduplication,
+            encryption=self.encryption,
+        )
+        self.deleting = Deleting(
+            loop, self.disk, self.files, self.layout.trash, self.partitions, self.commit
+        )
+        self.repairing = Repairing(loop, self.disk, self.partitions, self.commit)
+
+    def _new_deduplication(self) -> Deduplication | None:
+        wanted = self._config.system.message_deduplication
+        if not wanted.enabled:
+            return None
+        return Deduplication(
+            self._loop,
+            self.disk,
+            self.files,
+            self.commit,
+            self.readers,
+            self.durability,
+            entries_max=wanted.max_entries or ENTRIES_MAX,
+            expiry_us=wanted.expiry,
+        )
+
+    # At the start.
+
+    def recover(self, metadata: MetadataService) -> None:
+        """Open and publish the partitions we own, as the metadata knows them."""
+        began = time.monotonic()
+        metadata.refresh()
+        try:
+            recovery = recover_partitions(
+                self._spec.shard,
+                self._spec.shard_count,
+                self.layout,
+                self.files,
+                self._open_files,
+                self._settings,
+                self.durability,
+                metadata,
+                self.partitions,
+                self.readers,
+                self._clean_stop(),
+                self._config.limits.consumers_per_partition_max,
+                self.encryption,
+            )
+        except MetadataIsBehind as error:
+            raise CannotBoot(str(error)) from error
+        LOG.info(
+            "recovered %d partitions in %.3f s, %d old directories went to the trash",
+            recovery.opened,
+            time.monotonic() - began,
+            recovery.removed,
+        )
+
+    def _clean_stop(self) -> CleanStop | None:
+        """What the last run noted at its end; None for a worker that replaces a dead one."""
+        if self._spec.tcp_address:
+            return None
+        fd = self._spec.clean_stop_fd
+        return CleanStop.decode(os.pread(fd, os.fstat(fd).st_size, 0))
+
+    def load_indexes(self) -> None:
+        """With `cache_indexes = all`: bring the indexes of our partitions into memory, aside."""
+        directories = [partition.log.directory for partition in self.partitions]
+
+        def load() -> None:
+            try:
+                size = load_indexes(directories, self.files)
+            except OSError as error:
+                LOG.warning("not all indexes are in memory: %s", error)
+            else:
+                LOG.info("%d bytes of indexes are in memory", size)
+
+        if self._index_caching is IndexCaching.ALL:
+            self.disk.submit(load)
+
+    # Now and then, and at the end.
+
+    def save(self) -> None:
+        """What the message saver does at each interval."""
+        if self._config.message_saver.enforce_fsync:
+            self.commit.sync_dirty(self.partitions)
+        else:
+            self.partitions.flush_journals()
+
+    async def close(self) -> int:
+        """Bring everything to the disk and note it as a clean stop; how many partitions that is."""
+        await self._sync_all()
+        rows = {
+            one.target.namespace: one.log.clean_partition(one.offsets.digest())
+            for one in self.partitions
+            if one.log.is_synced and not one.log.staged_messages
+        }
+        CleanStop(rows).write(self.layout, self.files, self._spec.shard)
+        self.partitions.close()
+        return len(rows)
+
+    async def _sync_all(self) -> None:
+        waiting = []
+        for partition in self.partitions:
+            ended: asyncio.Future[int] = self._loop.create_future()
+            self.commit.flush(partition, _set_once(ended), fsync=True)
+            waiting.append(ended)
+        if waiting:
+            await asyncio.wait(waiting, timeout=STOP_SYNC_TIMEOUT_S)
+        await self._loop.run_in_executor(self.disk, self._sync_offsets)
+
+    def _sync_offsets(self) -> None:
+        for partition in self.partitions:
+            try:
+                partition.offsets.sync()
+            except BrokerError as error:
+                LOG.error("offsets of %s are not on the disk: %s", partition.target, error)
+
+
+def _set_once(future: asyncio.Future[int]) -> Ended:
+    def ended(status: int) -> None:
+        if not future.done():
+            future.set_result(status)
+
+    return ended
