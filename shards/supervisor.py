@@ -1,8 +1,8 @@
 """The supervisor: it knows processes, not messages.
 
-Makes the shared memory, spawns one worker per CPU, watches them by pidfd and heartbeat, restarts
-a dead one with fresh memories and a new generation, stops all on SIGTERM or SIGINT. If it dies,
-the kernel kills the workers.
+Opens the data directory (data_directory.py), spawns one worker per CPU (spawning.py), watches them
+by pidfd and heartbeat, restarts a dead one with fresh memories and a new generation, stops all on
+SIGTERM or SIGINT. If it dies, the kernel kills the workers.
 
 A dead worker is replaced in this order (design: when a worker dies): new control memory and
 arena, handed to every living worker; each of them acknowledges that it uses them; only then is
@@ -14,13 +14,10 @@ import logging
 import os
 import platform
 import resource
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -28,58 +25,22 @@ import msgspec
 
 from borzoi import __version__
 from borzoi.protocol.batch import LOOPS
-from borzoi.router.arena import create_arena
-from borzoi.router.board import create_board
-from borzoi.router.control import FIRST_GENERATION, ControlLayout, SharedControl, create_control
-from borzoi.router.fds import BadMessage, ChannelClosed, ChannelFull, FdChannel, socket_pair
-from borzoi.router.memory import PAGE_SIZE
+from borzoi.router.fds import BadMessage, ChannelClosed, ChannelFull, FdChannel
 from borzoi.router.processor import UnorderedProcessor, check_processor
-from borzoi.router.wake import Wake
-from borzoi.shards.archive_store import archive_directory, lies_within_data
-from borzoi.shards.clock import broker_start
-from borzoi.shards.config import (
-    Config,
-    granted_memory,
-    memory_budget_per_shard,
-    render_toml,
-    to_json,
-)
-from borzoi.shards.config.addresses import is_loopback
+from borzoi.shards.config import Config, granted_memory, memory_budget_per_shard, render_toml
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.errors import ConfigError
-from borzoi.shards.config.schema import archives
 from borzoi.shards.cpus import Placement, read_numa_topology, resolve_cpus
-from borzoi.shards.data_lock import empty_data_directory, lock_data_directory
-from borzoi.shards.encryption import open_encryption
-from borzoi.shards.log_lines import set_up_logging
-from borzoi.shards.metadata.shortening import shorten_log
-from borzoi.shards.root_account import (
-    GENERATED_PREFIX,
-    ROOT_PASSWORD_FILE,
-    RootAccount,
-    decide_root,
-    store_root_password,
-)
+from borzoi.shards.data_directory import OpenData, open_data_directory
+from borzoi.shards.root_account import GENERATED_PREFIX, ROOT_PASSWORD_FILE, RootAccount
 from borzoi.shards.serve_options import ServeOptions
-from borzoi.shards.worker_spec import (
-    CANNOT_BOOT,
-    Event,
-    Order,
-    Root,
-    WorkerSpec,
-    write_spec,
-)
-from borzoi.storage.clean_stop import CleanStop
-from borzoi.storage.encrypted import Encryption
-from borzoi.storage.encryption_key import KeyRefused
+from borzoi.shards.spawning import Spawner, WorkerProcess
+from borzoi.shards.worker_spec import CANNOT_BOOT, Event, Order
 from borzoi.storage.files import Files
-from borzoi.storage.info import UnknownDataFormat, read_info, write_info
-from borzoi.storage.layout import CURRENT_CONFIG_FILE, DataLayout
-from borzoi.storage.wal import ENTRY_SIZE_MAX, InvalidEntry, decode_entry
+from borzoi.storage.layout import CURRENT_CONFIG_FILE
 
 LOG: Final = logging.getLogger(__name__)
 
-WORKER_MODULE: Final = "borzoi.shards.worker_process"
 STOPPED: Final = 0
 FAILED: Final = 1
 STOP_TIMEOUT_S: Final = 4.5
@@ -92,7 +53,6 @@ BACK_OFF_MAX_S: Final = 30.0
 
 def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int:
     """Run the broker until it is told to stop; the exit code."""
-    data = Path(config.system.path)
     placement = resolve_cpus(
         config.system.sharding.cpu_allocation,
         sorted(os.sched_getaffinity(0)),
@@ -106,88 +66,13 @@ def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int
     budget = memory_budget_per_shard(config, shard_count, granted_memory())
     os.umask(0o077)
     try:
-        found = _open_data_directory(
-            config, (*warnings, *placement.notes, *_archive_notes(config)), options
-        )
+        data = open_data_directory(config, (*warnings, *placement.notes), options)
     except OSError as error:
-        raise ConfigError(f"system.path is {data}: {error}") from error
-    if found is None:
+        raise ConfigError(f"system.path is {config.system.path}: {error}") from error
+    if data is None:
         return FAILED
-    layout, root, clean, lock_fd, encryption = found
     _raise_file_limit()
-    return asyncio.run(
-        _supervise(config, options, placement, budget, layout, root, clean, lock_fd, encryption)
-    )
-
-
-def _archive_notes(config: Config) -> tuple[str, ...]:
-    if not archives(config) or not lies_within_data(config):
-        return ()
-    return (
-        f"the archive lies in the data directory, {archive_directory(config)}: it brings back what"
-        " was deleted, but is lost with the disk; set system.backup.path",
-    )
-
-
-def _open_data_directory(
-    config: Config, warnings: tuple[str, ...], options: ServeOptions
-) -> tuple[DataLayout, RootAccount | None, CleanStop | None, int, Encryption | None] | None:
-    """Lock and prepare what is below system.path; None if it must not be touched."""
-    system = config.system
-    data = Path(system.path)
-    lock_fd = lock_data_directory(data)
-    if options.fresh:
-        empty_data_directory(data)
-    files = Files()
-    layout = DataLayout(data, system.stream.path, system.topic.path, system.partition.path)
-    layout.create_skeleton(files)
-    set_up_logging(system.logging, data, "supervisor", options.environ)
-    for text in warnings:
-        LOG.warning("%s", text)
-    try:
-        info = read_info(layout, files)
-    except UnknownDataFormat as error:
-        LOG.error("%s", error)
-        return None
-    try:
-        encryption = open_encryption(system, layout, files)
-    except (ConfigError, KeyRefused) as error:
-        LOG.error("cannot start: %s", error)
-        print(f"borzoi: {error}", file=sys.stderr, flush=True)
-        return None
-    write_info(layout, files, __version__, info)
-    _shorten_metadata(layout, files, encryption)
-    shutil.rmtree(layout.runtime, ignore_errors=True)
-    os.makedirs(layout.runtime)
-    root = _first_root(config, options, layout, files)
-    if root is not None and any(layout.partition_directories(files)):
-        # Recovery removes what the metadata does not know: here that would be everything.
-        LOG.error(
-            "%s is missing or empty, but %s holds partitions: put the file back, or start with"
-            " --fresh to delete all data",
-            layout.state_log,
-            layout.streams,
-        )
-        return None
-    if root is not None and root.store_password_file:
-        # Before the account exists: a kill in between must not leave one that nobody can use.
-        store_root_password(data, root.password)
-    return layout, root, CleanStop.take(layout, files), lock_fd, encryption
-
-
-def _shorten_metadata(layout: DataLayout, files: Files, encryption: Encryption | None) -> None:
-    try:
-        shortened = shorten_log(layout.state_log, layout.state_snapshot, files, encryption)
-    except OSError as error:
-        LOG.warning("%s stays as long as it is: %s", layout.state_log, error)
-        return
-    if shortened is not None:
-        LOG.info(
-            "%s lost %d bytes, its entries up to %d are in the snapshots",
-            layout.state_log,
-            shortened.size_bytes,
-            shortened.last_index,
-        )
+    return asyncio.run(_supervise(config, options, placement, budget, data))
 
 
 async def _supervise(
@@ -195,37 +80,13 @@ async def _supervise(
     options: ServeOptions,
     placement: Placement,
     budget: int,
-    layout: DataLayout,
-    root: RootAccount | None,
-    clean: CleanStop | None,
-    lock_fd: int,
-    encryption: Encryption | None,
+    data: OpenData,
 ) -> int:
-    supervisor = Supervisor(
-        config, options, placement, budget, layout, root, clean, lock_fd, encryption
-    )
+    supervisor = Supervisor(config, options, placement, budget, data)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervisor.order_stop)
     return await supervisor.run()
-
-
-@dataclass(slots=True)
-class WorkerProcess:
-    """One worker as the supervisor sees it; the entry lives on when the process is replaced."""
-
-    shard: int
-    control: SharedControl
-    control_fd: int
-    arena_fd: int
-    generation: int = FIRST_GENERATION
-    process: subprocess.Popen[bytes] | None = None
-    pidfd: int = -1
-    channel: FdChannel | None = None
-    started_at: float = 0.0
-    failures: int = 0
-    acknowledged: set[int] = field(default_factory=set)
-    events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
 
 
 class Supervisor:
@@ -237,32 +98,15 @@ class Supervisor:
         options: ServeOptions,
         placement: Placement,
         budget: int,
-        layout: DataLayout,
-        root: RootAccount | None,
-        clean: CleanStop | None,
-        lock_fd: int,
-        encryption: Encryption | None,
+        data: OpenData,
     ) -> None:
-        self._encryption_key = encryption.key.secret_bytes() if encryption is not None else b""
-        self._broker_start = broker_start()
         self._config = config
-        self._lock_fd = lock_fd
-        self._options = options
         self._placement = placement
-        self._layout = layout
-        self._root = root
-        self._budget = budget
+        self._layout = data.layout
+        self._root = data.root
         self._loop = asyncio.get_running_loop()
-        shard_count = len(placement.cpus)
-        self._control_layout = ControlLayout(shard_count)
-        self._arena_size = -(-max(config.system.memory_pool.size, budget) // PAGE_SIZE) * PAGE_SIZE
-        self._board_slots = config.limits.partitions_total_max
-        self._board_fd = create_board(self._board_slots)
-        self._clean_fd = os.memfd_create("borzoi-clean-stop", os.MFD_CLOEXEC)
-        if clean is not None:
-            os.write(self._clean_fd, clean.encode())
-        self._wakes = [Wake.create() for _ in range(shard_count)]
-        self._workers = [self._new_worker(shard) for shard in range(shard_count)]
+        self._spawner = Spawner(config, options, placement, budget, data)
+        self._workers = [self._spawner.new_worker(shard) for shard in range(len(placement.cpus))]
         self._tcp_address = ""
         self._stop = asyncio.Event()
         self._stopping = False
@@ -300,14 +144,14 @@ class Supervisor:
         if ready.root_created and self._root is not None:
             self._tell_root(self._root)
         for worker in self._workers[1:]:
-            self._order(worker, Order("recover"))
+            worker.order(Order("recover"))
         for worker in self._workers:
             await self._event(worker, "recovered")
         # Port 0 means: shard 0 chooses, the others share its port.
-        self._order(first, Order("listen", address=self._config.tcp.address))
+        first.order(Order("listen", address=self._config.tcp.address))
         self._tcp_address = (await self._event(first, "listening")).address
         for worker in self._workers[1:]:
-            self._order(worker, Order("listen", address=self._tcp_address))
+            worker.order(Order("listen", address=self._tcp_address))
         for worker in self._workers[1:]:
             await self._event(worker, "listening")
         self._write_current_config()
@@ -324,61 +168,9 @@ class Supervisor:
             time.monotonic() - began,
         )
 
-    def _new_worker(self, shard: int) -> WorkerProcess:
-        return WorkerProcess(shard, *self._new_memories(shard, FIRST_GENERATION))
-
-    def _new_memories(self, shard: int, generation: int) -> tuple[SharedControl, int, int]:
-        control_fd = create_control(self._control_layout, shard, generation)
-        control = SharedControl(control_fd, self._control_layout, shard, generation)
-        return control, control_fd, create_arena(shard, self._arena_size)
-
     def _spawn(self, worker: WorkerProcess) -> None:
-        ours, theirs = socket_pair()
-        cpu = self._placement.cpus[worker.shard]
-        root = None
-        if self._root is not None and worker.shard == 0:
-            root = Root(self._root.username, self._root.password)
-        spec = WorkerSpec(
-            supervisor_pid=os.getpid(),
-            broker_start=self._broker_start,
-            shard=worker.shard,
-            shard_count=len(self._workers),
-            cpu=cpu.cpu,
-            node=cpu.node,
-            config=msgspec.Raw(to_json(self._config)),
-            rust_log=self._options.environ.get("RUST_LOG", ""),
-            encryption_key=self._encryption_key,
-            follower=self._options.follower,
-            root=root,
-            tcp_address=self._tcp_address,
-            generations=tuple(one.generation for one in self._workers),
-            budget=self._budget,
-            arena_size=self._arena_size,
-            board_slots=self._board_slots,
-            channel_fd=theirs.fileno(),
-            board_fd=self._board_fd,
-            clean_stop_fd=self._clean_fd,
-            control_fds=tuple(one.control_fd for one in self._workers),
-            arena_fds=tuple(one.arena_fd for one in self._workers),
-            wake_fds=tuple(wake.fd for wake in self._wakes),
-        )
-        spec_fd = write_spec(spec)
-        try:
-            worker.process = subprocess.Popen(
-                # The last argument is for people who look at a list of processes.
-                [sys.executable, "-m", WORKER_MODULE, str(spec_fd), f"shard-{worker.shard}"],
-                stdin=subprocess.DEVNULL,
-                # The lock on the data directory is held as long as a worker can write.
-                pass_fds=(spec_fd, self._lock_fd, *spec.fds()),
-                start_new_session=False,
-            )
-        finally:
-            os.close(spec_fd)
-            theirs.close()
-        worker.started_at = time.monotonic()
-        worker.events = asyncio.Queue()
+        ours = self._spawner.spawn(worker, self._workers, self._tcp_address)
         worker.channel = self._open_channel(worker, ours)
-        worker.pidfd = os.pidfd_open(worker.process.pid)
         self._loop.add_reader(worker.pidfd, self._worker_died, worker)
 
     def _open_channel(self, worker: WorkerProcess, ours: socket.socket) -> FdChannel:
@@ -420,20 +212,12 @@ class Supervisor:
         target = self._workers[event.shard]
         try:
             if target.process is not None:
-                self._order(target, Order("adopt", session=event.session), tuple(fds))
+                target.order(Order("adopt", session=event.session), tuple(fds))
         except ChannelFull:
             LOG.warning("shard %d takes no more connections: one is dropped", event.shard)
         finally:
             for fd in fds:
                 os.close(fd)
-
-    def _order(self, worker: WorkerProcess, order: Order, fds: tuple[int, ...] = ()) -> bool:
-        assert worker.channel is not None
-        try:
-            worker.channel.send(msgspec.json.encode(order), fds)
-        except ChannelClosed:
-            return False
-        return True
 
     # A worker dies.
 
@@ -465,19 +249,11 @@ class Supervisor:
         task.add_done_callback(self._replaced)
 
     async def _replace(self, worker: WorkerProcess) -> None:
-        worker.generation += 1
-        worker.control.close()
-        os.close(worker.control_fd)
-        os.close(worker.arena_fd)
-        worker.control, worker.control_fd, worker.arena_fd = self._new_memories(
-            worker.shard, worker.generation
-        )
-        worker.acknowledged = set()
-        worker.events = asyncio.Queue()
+        self._spawner.renew(worker)
         order = Order("replace_peer", shard=worker.shard, generation=worker.generation)
         for one in self._workers:
             if one is not worker and one.process is not None:
-                self._order(one, order, (worker.control_fd, worker.arena_fd))
+                one.order(order, (worker.control_fd, worker.arena_fd))
         generation = worker.generation
         while not self._all_acknowledged(worker):
             await worker.events.get()
@@ -528,7 +304,7 @@ class Supervisor:
             task.cancel()
         for worker in self._workers:
             if worker.process is not None:
-                self._order(worker, Order("stop"))
+                worker.order(Order("stop"))
         deadline = self._loop.time() + STOP_TIMEOUT_S
         while self._living() and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
@@ -560,28 +336,6 @@ class Supervisor:
             sys.stdout.flush()
             path = Path(self._layout.root) / ROOT_PASSWORD_FILE
             LOG.warning("the generated root password is kept in %s", path)
-
-
-def _first_root(
-    config: Config, options: ServeOptions, layout: DataLayout, files: Files
-) -> RootAccount | None:
-    """The root account, if there is no metadata yet.
-
-    A log without a complete entry counts as none: the first boot was killed while it wrote that.
-    """
-    begin = files.read_all(layout.state_log, ENTRY_SIZE_MAX) or b""
-    try:
-        decode_entry(memoryview(begin), 0, len(begin))
-    except InvalidEntry:
-        pass
-    else:
-        return None
-    loopback_only = not config.tcp.enabled or is_loopback(config.tcp.address)
-    return decide_root(
-        options.environ,
-        loopback_only,
-        with_default_credentials=options.default_root_credentials,
-    )
 
 
 def _raise_file_limit() -> None:
