@@ -4,39 +4,17 @@ Pure: text to values. A range is `min..max`, both ends included; a single number
 one. Sizes are bytes ("1000", "4 KB", "1 MiB"), durations nanoseconds ("10ms", "1.5 s").
 """
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+
+from borzoi import quantities
 
 KB: Final = 1_000
 MB: Final = 1_000_000
 GB: Final = 1_000_000_000
 NS_PER_S: Final = 1_000_000_000
 NS_PER_US: Final = 1_000
-
-SIZE_UNITS: Final = {
-    "": 1,
-    "b": 1,
-    "kb": KB,
-    "mb": MB,
-    "gb": GB,
-    "tb": 1000 * GB,
-    "kib": 1024,
-    "mib": 1024**2,
-    "gib": 1024**3,
-    "tib": 1024**4,
-}
-DURATION_UNITS_NS: Final = {
-    "ns": 1,
-    "us": NS_PER_US,
-    "ms": 1_000_000,
-    "": NS_PER_S,
-    "s": NS_PER_S,
-    "m": 60 * NS_PER_S,
-    "min": 60 * NS_PER_S,
-    "h": 3600 * NS_PER_S,
-}
-NUMBER_AND_UNIT: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)(?:/s)?\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +38,11 @@ class Range:
 
 def parse_size(text: str) -> int:
     """Bytes; "/s" behind the unit is allowed, because rates are sizes too."""
-    return _scaled(text, SIZE_UNITS, "size")
+    return _parsed(text, "size", lambda text: quantities.parse_size(text.removesuffix("/s")))
 
 
 def parse_duration_ns(text: str) -> int:
-    return _scaled(text, DURATION_UNITS_NS, "duration")
+    return _parsed(text, "duration", quantities.parse_seconds_ns)
 
 
 def parse_range(text: str) -> Range:
@@ -84,13 +62,8 @@ def format_size(size: float) -> str:
     return f"{size:,.0f} B"
 
 
-def _scaled(text: str, units: dict[str, int], what: str) -> int:
-    match = NUMBER_AND_UNIT.fullmatch(text)
-    factor = units.get(match[2].lower()) if match else None
-    if match is None or factor is None:
-        raise ValueError(f"{text!r} is no {what}: needs a number with one of {_shown(units)}")
-    return int(float(match[1]) * factor) if "." in match[1] else int(match[1]) * factor
-
-
-def _shown(units: dict[str, int]) -> str:
-    return ", ".join(unit for unit in units if unit)
+def _parsed(text: str, what: str, parse: Callable[[str], int]) -> int:
+    try:
+        return parse(text.strip())
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no {what}: {error}") from error

@@ -1,6 +1,5 @@
 """What people write on the command line: names or ids, durations, sizes, permissions, headers."""
 
-import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Final
@@ -16,24 +15,10 @@ from borzoi.protocol.permissions import (
     StreamPermissions,
     TopicPermissions,
 )
+from borzoi.quantities import parse_duration_us, parse_size
 
-US_PER_S: Final = 1_000_000
-DURATION_UNITS_US: Final = {
-    **dict.fromkeys(("us", "usec"), 1),
-    **dict.fromkeys(("ms", "msec"), 1_000),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), US_PER_S),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60 * US_PER_S),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3_600 * US_PER_S),
-    **dict.fromkeys(("d", "day", "days"), 86_400 * US_PER_S),
-    **dict.fromkeys(("w", "week", "weeks"), 7 * 86_400 * US_PER_S),
-}
-SIZE_UNITS: Final = {
-    **{"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12},
-    **{"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40},
-}
 SERVER_DEFAULT: Final = frozenset({"default", "server_default"})
 WITHOUT_END: Final = frozenset({"none", "never", "unlimited"})
-PART: Final = re.compile(r"\s*(\d+)\s*([a-zA-Z]*)", re.ASCII)
 
 # The short names of iggy's command line.
 SHORT_RIGHTS: Final = {
@@ -58,11 +43,7 @@ def identifier(text: str) -> Identifier:
 
 def duration_us(text: str) -> int:
     """`1h 30m`, `10s`; with `never` and `default` as the wire has them."""
-    if text.lower() in SERVER_DEFAULT:
-        return 0
-    if text.lower() in WITHOUT_END:
-        return U64_MAX
-    return sum(count * factor for count, factor in _parts(text, DURATION_UNITS_US, "duration"))
+    return _quantity(text, "duration", lambda text: parse_duration_us(text.rstrip()))
 
 
 def expiry_argument(default: str) -> Callable[..., Any]:
@@ -87,14 +68,7 @@ def stream_and_topic(text: str) -> tuple[Identifier, Identifier]:
 
 def size_bytes(text: str) -> int:
     """`1000`, `10 GiB`; with `unlimited` and `default` as the wire has them."""
-    if text.lower() in SERVER_DEFAULT:
-        return 0
-    if text.lower() in WITHOUT_END:
-        return U64_MAX
-    parts = _parts(text, SIZE_UNITS, "size")
-    if len(parts) > 1:
-        raise ValueError(f"{text!r} is no size: one number with one unit is needed")
-    return parts[0][0] * parts[0][1]
+    return _quantity(text, "size", parse_size)
 
 
 def global_permissions(text: str) -> GlobalPermissions:
@@ -158,20 +132,16 @@ STREAM_PERMISSIONS: Final = Parsed("stream:rights#topic:rights", stream_permissi
 HEADER: Final = Parsed("key:kind:value", header)
 
 
-def _parts(text: str, units: dict[str, int], what: str) -> list[tuple[int, int]]:
-    parts = []
-    at = 0
-    while at < len(text.rstrip()):
-        match = PART.match(text, at)
-        factor = units.get(match[2].lower()) if match else None
-        if match is None or factor is None:
-            shown = ", ".join(unit for unit in units if unit)
-            raise ValueError(f"{text!r} is no {what}: numbers with one of {shown} are needed")
-        parts.append((int(match[1]), factor))
-        at = match.end()
-    if not parts:
-        raise ValueError(f"{text!r} is no {what}")
-    return parts
+def _quantity(text: str, what: str, parse: Callable[[str], int]) -> int:
+    lowered = text.lower()
+    if lowered in SERVER_DEFAULT:
+        return 0
+    if lowered in WITHOUT_END:
+        return U64_MAX
+    try:
+        return parse(lowered)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no {what}: {error}") from error
 
 
 def _granted(nothing: Any, text: str) -> Any:

@@ -1,14 +1,14 @@
 """Lengths of time as people write them: "30 s", "1day 2h 3min", "100ms", "none".
 
 Pure functions between text and whole microseconds. Always: parse_duration(format_duration(n)) ==
-n for every n that fits 64 bits. Less than a microsecond counts as one, so that "500 ns" does not
-mean "off".
+n for every n that fits 64 bits.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from borzoi.quantities import parse_duration_us
 
 MICROSECOND: Final = 1
 MILLISECOND: Final = 1000
@@ -17,30 +17,12 @@ MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
-DURATION_MAX: Final = 2**64 - 1
-
 # Message expiry and token expiry; the numbers clients send for them.
 NEVER: Final = 2**64 - 1
 SERVER_DEFAULT: Final = 0
 # An expiry is kept in whole seconds of 32 bits by the clients that show it.
 EXPIRY_MAX: Final = (2**32 - 1) * SECOND
 
-NANOSECONDS: Final = 1000
-# Units in nanoseconds. A month is a twelfth of a year of 365.25 days, rounded to hundredths of a
-# day.
-UNITS_NS: Final = {
-    **dict.fromkeys(("ns", "nsec"), 1),
-    **dict.fromkeys(("us", "usec", "µs"), NANOSECONDS),
-    **dict.fromkeys(("ms", "msec"), MILLISECOND * NANOSECONDS),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), SECOND * NANOSECONDS),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), MINUTE * NANOSECONDS),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), HOUR * NANOSECONDS),
-    **dict.fromkeys(("d", "day", "days"), DAY * NANOSECONDS),
-    **dict.fromkeys(("w", "week", "weeks"), 7 * DAY * NANOSECONDS),
-    **dict.fromkeys(("M", "month", "months"), 3044 * DAY // 100 * NANOSECONDS),
-    **dict.fromkeys(("y", "year", "years"), 36525 * DAY // 100 * NANOSECONDS),
-}
-PART: Final = re.compile(r"\s*([0-9]{1,20})\s*([a-zA-Zµ]+)")
 ZERO_WORDS: Final = frozenset({"0", "unlimited", "disabled", "none"})
 NEVER_WORDS: Final = frozenset({"none", "None", "unlimited", "Unlimited", "never_expire"})
 DEFAULT_WORDS: Final = frozenset({"default", "Default", "server_default", "Server_default"})
@@ -59,7 +41,7 @@ SHOWN_UNITS: Final = (
 def parse_duration(text: str) -> int:
     """Microseconds of `text`. Case does not count, so "M" is a minute here, not a month."""
     text = text.strip().lower()
-    return 0 if text in ZERO_WORDS else _sum_of_parts(text)
+    return 0 if text in ZERO_WORDS else parse_duration_us(text)
 
 
 def format_duration(duration_us: int) -> str:
@@ -80,7 +62,7 @@ def parse_expiry(text: str) -> int:
         return NEVER
     if text in DEFAULT_WORDS or text == "0":
         return SERVER_DEFAULT
-    expiry_us = _sum_of_parts(text)
+    expiry_us = parse_duration_us(text)
     if expiry_us > EXPIRY_MAX:
         raise ValueError("longer than 2^32 - 1 seconds")
     return expiry_us
@@ -95,23 +77,3 @@ def format_expiry(expiry_us: int) -> str:
 def seconds(duration_us: int) -> float:
     """The same length for timers, which count in seconds."""
     return duration_us / SECOND
-
-
-def _sum_of_parts(text: str) -> int:
-    total_ns = 0
-    position = 0
-    while position < len(text):
-        part = PART.match(text, position)
-        if part is None:
-            raise ValueError("no number with a unit")
-        unit_ns = UNITS_NS.get(part[2])
-        if unit_ns is None:
-            raise ValueError(f"unknown unit {part[2]}")
-        total_ns += int(part[1]) * unit_ns
-        position = part.end()
-    if position == 0:
-        raise ValueError("no number with a unit")
-    duration_us = -(-total_ns // NANOSECONDS)
-    if duration_us > DURATION_MAX:
-        raise ValueError("longer than 2^64 - 1 microseconds")
-    return duration_us

@@ -6,9 +6,9 @@ every n that fits 64 bits, so a rendered configuration reads back as itself.
 
 from __future__ import annotations
 
-import re
-from decimal import Decimal
 from typing import Final
+
+from borzoi.quantities import parse_size as parse_size_text
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -32,22 +32,11 @@ UNITS: Final = (
     ("KB", 1000),
     ("B", 1),
 )
-FACTORS: Final = {name.lower(): factor for name, factor in UNITS}
-SIZE_TEXT: Final = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,12})?)\s*([a-zA-Z]*)\s*", re.ASCII)
 
 
 def parse_size(value: int | str) -> int:
     """Bytes of `value`; a fraction of a byte is dropped. ValueError when it is no size."""
-    if isinstance(value, int):
-        size = value
-    else:
-        match = SIZE_TEXT.fullmatch(value)
-        if match is None:
-            raise ValueError("no number with a unit")
-        factor = FACTORS.get(match[2].lower()) if match[2] else 1
-        if factor is None:
-            raise ValueError(f"unknown unit {match[2]}")
-        size = int(Decimal(match[1]) * factor)
+    size = value if isinstance(value, int) else parse_size_text(value)
     if not 0 <= size <= SIZE_MAX:
         raise ValueError("outside 0 to 2^64 - 1 bytes")
     return size

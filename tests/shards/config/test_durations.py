@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from borzoi.quantities import DURATION_US_MAX
 from borzoi.shards.config.durations import (
     DAY,
-    DURATION_MAX,
     EXPIRY_MAX,
     HOUR,
     MINUTE,
@@ -56,12 +56,12 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 def test_the_longest_duration() -> None:
-    assert parse_duration(f"{DURATION_MAX} us") == DURATION_MAX
+    assert parse_duration(f"{DURATION_US_MAX} us") == DURATION_US_MAX
     with pytest.raises(ValueError, match="longer"):
-        parse_duration(f"{DURATION_MAX} us 1 us")
+        parse_duration(f"{DURATION_US_MAX} us 1 us")
 
 
-@given(st.integers(0, DURATION_MAX))
+@given(st.integers(0, DURATION_US_MAX))
 def test_shown_durations_read_back(duration_us: int) -> None:
     assert parse_duration(format_duration(duration_us)) == duration_us
 
