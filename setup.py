@@ -1,19 +1,23 @@
 """Compiles the loops over messages, if it can; everything else is in pyproject.toml.
 
 Without a C compiler, Python's headers or Cython the installation succeeds all the same, and the
-same loops run in plain Python (protocol/plain_loops.py).
+same loops run in plain Python (protocol/plain_loops.py, protocol/plain_seen_ids.py).
 """
 
 from setuptools import Extension, setup
 
-setup(
-    ext_modules=[
-        Extension(
-            "borzoi.protocol._loops",
-            sources=["src/borzoi/protocol/_loops.pyx"],
-            # Built once and run on many kinds of machines: nothing that only this one has.
-            extra_compile_args=["-O3"],
-            optional=True,
-        )
-    ]
-)
+FOLDER = "src/borzoi/protocol/"
+
+
+def compiled(name: str) -> Extension:
+    return Extension(
+        f"borzoi.protocol.{name}",
+        sources=[f"{FOLDER}{name}.pyx"],
+        depends=[f"{FOLDER}_messages.pxd", f"{FOLDER}_loops.pxd"],
+        # Built once and run on many kinds of machines: nothing that only this one has.
+        extra_compile_args=["-O3"],
+        optional=True,
+    )
+
+
+setup(ext_modules=[compiled("_loops"), compiled("_seen_ids")])

@@ -9,7 +9,6 @@ from borzoi.protocol.message import Message
 # For the type checker these are the same classes as their twins.
 from borzoi.protocol.plain_loops import RandomIds as RandomIds
 from borzoi.protocol.plain_loops import Scan
-from borzoi.protocol.plain_seen_ids import SeenIds as SeenIds
 
 LOOPS_VERSION: Final[int]
 T = TypeVar("T")
@@ -50,7 +49,3 @@ def encode_outgoing(
     messages: Sequence[bytes | Message], origin_timestamp: int, new_ids: bytes = b""
 ) -> bytes: ...
 def decode_batch(view: memoryview, at: int = 0) -> list[Message]: ...
-def copy_stamps(batch: memoryview, survivors: memoryview, starts: bytes | bytearray) -> None: ...
-def without_stored(
-    batch: memoryview, message_count: int, stored: memoryview
-) -> tuple[bytearray, int]: ...

@@ -39,9 +39,7 @@ from borzoi.protocol.plain_seen_ids import ENTRIES_MAX, Survivors
 if LOOPS == "compiled":
     from borzoi.protocol._loops import (
         RandomIds,
-        SeenIds,
         check_sent_batch,
-        copy_stamps,
         decode_batch,
         encode_batch,
         encode_outgoing,
@@ -55,8 +53,8 @@ if LOOPS == "compiled":
         scan_log,
         sent_index,
         stamp_batch,
-        without_stored,
     )
+    from borzoi.protocol._seen_ids import SeenIds, copy_stamps, without_stored
 else:
     from borzoi.protocol.plain_loops import (
         RandomIds,

@@ -1,9 +1,9 @@
 """Which loops over messages run in this process: compiled ones, or the same in plain Python.
 
-Decided once, at import. The compiled module is there when it could be built at installation.
-It is passed over when it is older than the sources around it, or when the environment says
-BORZOI_PLAIN_LOOPS=1, which is how to rule it out when something looks wrong. Reading that is
-the only thing in this package that looks at the world outside.
+Decided once, at import, for all of them. The compiled modules are there when they could be built
+at installation. They are passed over when one is missing or older than the sources around it, or
+when the environment says BORZOI_PLAIN_LOOPS=1, which is how to rule them out when something looks
+wrong. Reading that is the only thing in this package that looks at the world outside.
 """
 
 import os
@@ -19,10 +19,10 @@ def compiled_loops_can_run() -> bool:
     if os.environ.get(PLAIN_LOOPS_VARIABLE) == "1":
         return False
     try:
-        from borzoi.protocol import _loops
+        from borzoi.protocol import _loops, _seen_ids
     except ImportError:
         return False
-    if _loops.LOOPS_VERSION != LOOPS_VERSION:
+    if {_loops.LOOPS_VERSION, _seen_ids.LOOPS_VERSION} != {LOOPS_VERSION}:
         return False
     _loops.use_hash(xxh3_address())
     return True

@@ -48,7 +48,7 @@ from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN, re
 
 # Raised with every change of what a loop takes, does or returns: a compiled module of another
 # version, left over from an older checkout, is not used.
-LOOPS_VERSION: Final = 7
+LOOPS_VERSION: Final = 8
 
 ENTRY_TIMESTAMP: Final = struct.Struct("<8xQ")
 

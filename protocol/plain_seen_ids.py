@@ -1,6 +1,6 @@
 """The ids of a partition's last messages, in plain Python: what deduplication looks them up in.
 
-Like the rest of plain_loops.py this has a compiled twin in _loops.pyx that behaves the same;
+Like the loops of plain_loops.py this has a compiled twin, _seen_ids.pyx, that behaves the same;
 whatever is changed here is changed there, and LOOPS_VERSION raised.
 
 Always: the window holds the last `entries_max` messages it was shown, in their order, without

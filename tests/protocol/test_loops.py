@@ -5,6 +5,7 @@ or behind memory that must not be touched.
 """
 
 import ast
+import importlib
 import struct
 import sys
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from tests.protocol import values
 from tests.protocol.fenced import Fence
 
 compiled = pytest.importorskip("borzoi.protocol._loops")
+
+COMPILED = ("_loops", "_seen_ids")
 
 SIZE_MAX = 16 * 1024
 PLAIN_FENCE, COMPILED_FENCE, OTHER_FENCE = Fence(SIZE_MAX), Fence(SIZE_MAX), Fence(SIZE_MAX)
@@ -454,8 +457,10 @@ def test_views_are_released_after_success_and_failure() -> None:
 # Which loops run.
 
 
-def test_the_twins_have_the_same_version() -> None:
-    assert compiled.LOOPS_VERSION == plain_loops.LOOPS_VERSION, "build again: pip install -e ."
+@pytest.mark.parametrize("name", COMPILED)
+def test_the_twins_have_the_same_version(name: str) -> None:
+    version = importlib.import_module(f"borzoi.protocol.{name}").LOOPS_VERSION
+    assert version == plain_loops.LOOPS_VERSION, "build again: pip install -e ."
 
 
 def test_compiled_loops_run_when_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,18 +476,23 @@ def test_plain_loops_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not loops.compiled_loops_can_run()
 
 
-def test_plain_loops_run_where_nothing_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", COMPILED)
+def test_plain_loops_run_where_something_was_not_compiled(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(loops.PLAIN_LOOPS_VARIABLE, raising=False)
-    monkeypatch.delattr(protocol, "_loops")
-    monkeypatch.setitem(sys.modules, "borzoi.protocol._loops", None)
+    monkeypatch.delattr(protocol, name)
+    monkeypatch.setitem(sys.modules, f"borzoi.protocol.{name}", None)
     assert not loops.compiled_loops_can_run()
 
 
+@pytest.mark.parametrize("name", COMPILED)
 def test_plain_loops_run_beside_a_compiled_module_of_another_version(
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(loops.PLAIN_LOOPS_VARIABLE, raising=False)
-    monkeypatch.setattr(loops, "LOOPS_VERSION", plain_loops.LOOPS_VERSION + 1)
+    module = importlib.import_module(f"borzoi.protocol.{name}")
+    monkeypatch.setattr(module, "LOOPS_VERSION", plain_loops.LOOPS_VERSION - 1)
     assert not loops.compiled_loops_can_run()
 
 

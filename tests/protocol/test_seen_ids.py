@@ -19,7 +19,7 @@ from borzoi.protocol.errors import InvalidMessagesSize
 from borzoi.protocol.message import Message, decode_messages, encode_messages
 from tests.protocol.fenced import Fence
 
-compiled = pytest.importorskip("borzoi.protocol._loops")
+compiled = pytest.importorskip("borzoi.protocol._seen_ids")
 
 SEED = 0x1234_5678_9ABC_DEF0
 SIZE_MAX = 16 * 1024

@@ -39,7 +39,13 @@ ls /proc/self/fd | wc -l
 """
 
 
-INSTALLED_FROM = ("pyproject.toml", "setup.py", "protocol/_loops.pyx")
+INSTALLED_FROM = (
+    "pyproject.toml",
+    "setup.py",
+    "protocol/_messages.pxd",
+    "protocol/_loops.pyx",
+    "protocol/_seen_ids.pyx",
+)
 
 
 class Checkout:

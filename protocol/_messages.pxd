@@ -1,0 +1,55 @@
+# Message headers and index entries for the compiled loops: where fields lie, and how to reach them.
+#
+# Messages begin at any address: fields are copied in and out with memcpy, which a compiler turns
+# into single unaligned loads and stores. They are little-endian, so this is for machines that are.
+# Compiled into each module that uses it; there is nothing to import when they run.
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+# Of all compiled modules together: that of plain_loops.py when they were built.
+cdef enum:
+    COMPILED_VERSION = 8
+
+# A message header, as drawn in message.py.
+cdef enum:
+    CHECKSUM_SIZE = 8
+    ID_AT = 8
+    ID_SIZE = 16
+    OFFSET_AT = 24
+    TIMESTAMP_AT = 32
+    ORIGIN_TIMESTAMP_AT = 40
+    LENGTHS_AT = 48
+    RESERVED_AT = 56
+    HEADER_SIZE = 64
+
+# An index entry, as drawn in batch.py.
+cdef enum:
+    POSITION_AT = 4
+    ENTRY_TIMESTAMP_AT = 8
+    ENTRY_SIZE = 16
+
+
+cdef inline uint32_t load_u32(const uint8_t *at) noexcept nogil:
+    cdef uint32_t number
+    memcpy(&number, at, sizeof(number))
+    return number
+
+
+cdef inline uint64_t load_u64(const uint8_t *at) noexcept nogil:
+    cdef uint64_t number
+    memcpy(&number, at, sizeof(number))
+    return number
+
+
+cdef inline void store_u32(uint8_t *at, uint32_t number) noexcept nogil:
+    memcpy(at, &number, sizeof(number))
+
+
+cdef inline void store_u64(uint8_t *at, uint64_t number) noexcept nogil:
+    memcpy(at, &number, sizeof(number))
+
+
+cdef inline uint64_t body_size(const uint8_t *header) noexcept nogil:
+    """Of payload and user headers together; the header must be there."""
+    return <uint64_t>load_u32(header + LENGTHS_AT) + load_u32(header + LENGTHS_AT + 4)
