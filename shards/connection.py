@@ -17,19 +17,17 @@ so that the next one is found where it begins, or the connection is closed.
 import asyncio
 import os
 import socket
-import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from fcntl import ioctl
-from termios import TIOCOUTQ
 from typing import Final, Protocol, cast
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import InvalidCommand, Unauthenticated
+from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.frame import CODE_SIZE, LENGTH_SIZE, REQUEST_HEADER, encode_response
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool, Waiter
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
+from borzoi.shards.admission import ConnectionLimits, refusal
+from borzoi.shards.patience import Patience
 from borzoi.shards.pieces import PIECE_SIZE, WHOLE_SIZE_MAX, pieces_of
 
 # One turn of the loop carries out at most so many requests of a connection, and reads at most one
@@ -38,20 +36,6 @@ REQUESTS_PER_TURN_MAX: Final = 64
 LARGE_HEAD_SIZE: Final = 4096
 """Read at first of a client whose last frame did not fit into a window: what comes with the header
 has to be copied, so that most of the frame goes where it belongs."""
-
-C_INT: Final = struct.Struct("=i")
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Bounds of one connection, all from the `limits` table of the configuration."""
-
-    frame_size_max: int
-    control_frame_size_max: int
-    frame_size_max_before_login: int
-    login_timeout_s: float
-    frame_timeout_s: float
-    write_timeout_s: float
 
 
 class SessionOfConnection(Protocol):
@@ -118,14 +102,11 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._pool_waiter: Waiter | None = None
         self._waits_for_turn = False
-        self._anonymous_since = 0.0
-        self._frame_since: float | None = None
-        self._write_paused_since: float | None = None
+        self._patience = Patience(limits, loop.time())
+        self._write_paused = False
         self._pieces: Iterator[list[bytes | memoryview]] | None = None
         self._piece_scheduled = False
         self._eof = False
-        self._unsent_bytes = 0
-        self._closing_since: float | None = None
 
     # What the event loop calls.
 
@@ -134,7 +115,6 @@ class Connection(asyncio.BufferedProtocol):
         # uvloop's transports do what asyncio's do without being of its classes.
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
-        self._anonymous_since = self._loop.time()
         peer = transport.get_extra_info("peername")
         if peer is None:
             # It was reset between the kernel's accept and ours.
@@ -171,14 +151,14 @@ class Connection(asyncio.BufferedProtocol):
         if (
             REQUEST_HEADER.size <= nbytes <= self._admitted_size
             and not (self._busy or self._kept or self._drain_left)
-            and self._write_paused_since is None
+            and not self._write_paused
             and block.position is not None
         ):
             length, code = REQUEST_HEADER.unpack_from(block.view, start)
             if length == nbytes - LENGTH_SIZE:
                 # Exactly one frame with nothing in its way: what nearly every request is. Written
                 # out here, because it runs for each of them. Our hold becomes the request's.
-                self._frame_since = None
+                self._patience.frame_since = None
                 self._busy = True
                 self._expects_large = False
                 self._request_buffer = block
@@ -226,12 +206,13 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The client does not read: no further request until it does."""
         assert self._transport is not None, "only an open transport pauses"
-        self._write_paused_since = self._loop.time()
-        self._unsent_bytes = unsent_bytes(self._transport)
+        self._write_paused = True
+        self._patience.wait_for_reader(self._transport, self._loop.time())
 
     def resume_writing(self) -> None:
         """The client reads again."""
-        self._write_paused_since = None
+        self._write_paused = False
+        self._patience.reader_is_back()
         if self._pieces is not None:
             self._send_piece()
         else:
@@ -301,7 +282,9 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._session is None:
             return None
-        reason = self._overdue(transport, self._session, now)
+        reason = self._patience.overdue(
+            transport, now, authenticated=self._session.is_authenticated, busy=self._busy
+        )
         if reason is not None:
             transport.abort()
         return reason
@@ -313,38 +296,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(parting)
             self._transport.close()
 
-    def _overdue(
-        self, transport: asyncio.Transport, session: SessionOfConnection, now: float
-    ) -> str | None:
-        limits = self._limits
-        if session.is_authenticated:
-            self._anonymous_since = now
-        if transport.is_closing():
-            # It was closed, by us or by the peer's end of file, but something is still unsent.
-            if self._closing_since is None:
-                self._closing_since = now
-            if now - self._closing_since > limits.write_timeout_s:
-                return "does not read its last answers"
-        elif self._write_paused_since is not None:
-            left = unsent_bytes(transport)
-            if left < self._unsent_bytes:
-                # Slowly, but it reads.
-                self._write_paused_since = now
-            self._unsent_bytes = left
-            if now - self._write_paused_since > limits.write_timeout_s:
-                return "does not read its answers"
-        elif self._frame_since is not None and now - self._frame_since > limits.frame_timeout_s:
-            return "did not finish a frame"
-        elif not self._busy and now - self._anonymous_since > limits.login_timeout_s:
-            return "did not log in"
-        return None
-
     # Large answers.
 
     def _send_piece(self) -> None:
         """Hand over the next piece of an answer: one each turn, none while the client lags."""
         self._piece_scheduled = False
-        if self._pieces is None or self._write_paused_since is not None:
+        if self._pieces is None or self._write_paused:
             return
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -374,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self._drain_left:
                     start = self._drain(start, end)
                     continue
-                if self._busy or self._write_paused_since is not None:
+                if self._busy or self._write_paused:
                     self._keep(view[start:end])
                     return
                 if requests_left == 0:
@@ -387,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 length, code = REQUEST_HEADER.unpack_from(view, start)
                 if length < CODE_SIZE:
-                    self._frame_since = None
+                    self._patience.frame_since = None
                     self._answer(encode_response(InvalidCommand.status))
                     start += REQUEST_HEADER.size
                     requests_left -= 1
@@ -415,20 +372,9 @@ class Connection(asyncio.BufferedProtocol):
     def _admit(self, code: int, total: int) -> bool:
         """Whether a frame of this length is taken in; otherwise it is being drained or closed."""
         limits = self._limits
-        assert self._session is not None
-        if not self._session.is_authenticated:
-            if total <= limits.frame_size_max_before_login:
-                return True
-            status = Unauthenticated.status
-        elif code == Code.SEND_MESSAGES:
-            if total <= limits.frame_size_max:
-                return True
-            status = InvalidCommand.status
-        else:
-            # The bound of 10 MiB that clients know is one of the payload.
-            if total - REQUEST_HEADER.size <= limits.control_frame_size_max:
-                return True
-            status = InvalidCommand.status
+        status = refusal(limits, code, total, authenticated=self._is_authenticated())
+        if status is None:
+            return True
         answer = encode_response(status)
         if total > limits.frame_size_max:
             # Too much even to throw away: the byte stream cannot be cut any more.
@@ -445,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
         thrown = min(self._drain_left, end - start)
         self._drain_left -= thrown
         if self._drain_left == 0:
-            self._frame_since = None
+            self._patience.frame_since = None
             self._answer(self._drain_answer)
         return start + thrown
 
@@ -481,7 +427,7 @@ class Connection(asyncio.BufferedProtocol):
     def _begin(self, buffer: Buffer | None, view: memoryview, start: int, total: int) -> None:
         _, code = REQUEST_HEADER.unpack_from(view, start)
         begin = start + REQUEST_HEADER.size
-        self._frame_since = None
+        self._patience.frame_since = None
         self._busy = True
         self._request_buffer = buffer
         assert self._session is not None
@@ -522,7 +468,7 @@ class Connection(asyncio.BufferedProtocol):
     def _pause_until_pool_has_room(self, length: int) -> None:
         self._pause()
         # Now it is us who keep the frame waiting.
-        self._frame_since = None
+        self._patience.frame_since = None
         if self._pool_waiter is None:
             self._pool_waiter = self._pool.when_available(self._pool_has_room, length)
 
@@ -573,23 +519,9 @@ class Connection(asyncio.BufferedProtocol):
             self._busy
             or self._waits_for_turn
             or self._pool_waiter is not None
-            or self._write_paused_since is not None
+            or self._write_paused
             or not self._is_open()
         )
 
     def _wait_for_frame(self) -> None:
-        if self._frame_since is None:
-            self._frame_since = self._loop.time()
-
-
-def unsent_bytes(transport: asyncio.Transport) -> int:
-    """What the peer has not taken yet, here and in the kernel.
-
-    The kernel asks for more only when a third of its buffer is free, which may be megabytes: the
-    transport's own count would make a slow reader look like one that does not read.
-    """
-    unsent = transport.get_write_buffer_size()
-    connected = transport.get_extra_info("socket")
-    if connected is not None and (fd := connected.fileno()) >= 0:
-        unsent += C_INT.unpack(ioctl(fd, TIOCOUTQ, bytes(C_INT.size)))[0]
-    return unsent
+        self._patience.wait_for_frame(self._loop.time())

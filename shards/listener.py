@@ -17,11 +17,12 @@ from borzoi.protocol.frame import encode_response
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
+from borzoi.shards.admission import ConnectionLimits
 from borzoi.shards.clients import Clients
 from borzoi.shards.config.addresses import format_address, parse_address
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import Limits, TcpSocket
-from borzoi.shards.connection import Connection, ConnectionLimits, SessionOfConnection
+from borzoi.shards.connection import Connection, SessionOfConnection
 from borzoi.shards.copying import COPY_BYTES, CopyingLink, CopyingSession
 from borzoi.shards.session import Link, Session
 from borzoi.shards.worker_spec import SessionState

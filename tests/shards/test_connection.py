@@ -21,7 +21,8 @@ from borzoi.router.buffer import Buffer
 from borzoi.router.pool import KIB, MIB, MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
 from borzoi.shards import connection
-from borzoi.shards.connection import REQUESTS_PER_TURN_MAX, Connection, ConnectionLimits
+from borzoi.shards.admission import ConnectionLimits
+from borzoi.shards.connection import REQUESTS_PER_TURN_MAX, Connection
 from borzoi.shards.pieces import PIECE_SIZE
 from tests.shards.hand_loop import HandLoop
 

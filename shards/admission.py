@@ -1,0 +1,35 @@
+"""Which frames of a client are taken in: the bounds of a connection, and the decision.
+
+Pure. The length of a frame is known before its body has come, so nothing is ever reserved for one
+that is too long, or that nobody who has not logged in may send.
+"""
+
+from dataclasses import dataclass
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.errors import InvalidCommand, Unauthenticated
+from borzoi.protocol.frame import REQUEST_HEADER
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Bounds of one connection, all from the `limits` table of the configuration."""
+
+    frame_size_max: int
+    control_frame_size_max: int
+    frame_size_max_before_login: int
+    login_timeout_s: float
+    frame_timeout_s: float
+    write_timeout_s: float
+
+
+def refusal(limits: ConnectionLimits, code: int, total: int, *, authenticated: bool) -> int | None:
+    """The status that refuses a frame of `total` bytes; None if it is welcome."""
+    if not authenticated:
+        return Unauthenticated.status if total > limits.frame_size_max_before_login else None
+    if code == Code.SEND_MESSAGES:
+        size, size_max = total, limits.frame_size_max
+    else:
+        # The bound of 10 MiB that clients know is one of the payload.
+        size, size_max = total - REQUEST_HEADER.size, limits.control_frame_size_max
+    return InvalidCommand.status if size > size_max else None

@@ -1,0 +1,86 @@
+"""How long a client may keep us waiting: to log in, to finish a frame, to read its answers.
+
+Owned by a connection, which says what it waits for; asked once a second whether that takes too
+long. Somebody who reads slowly is no offender: what counts is that it reads at all.
+"""
+
+import asyncio
+import struct
+from fcntl import ioctl
+from termios import TIOCOUTQ
+from typing import Final
+
+from borzoi.shards.admission import ConnectionLimits
+
+C_INT: Final = struct.Struct("=i")
+
+
+class Patience:
+    """Since when a connection waits, and for what; None: it does not."""
+
+    __slots__ = (
+        "_anonymous_since", "_closing_since", "_limits", "_unsent_bytes", "_unwritten_since",
+        "frame_since",
+    )  # fmt: skip
+
+    def __init__(self, limits: ConnectionLimits, now: float) -> None:
+        self._limits = limits
+        self._anonymous_since = now
+        self._unwritten_since: float | None = None
+        self._closing_since: float | None = None
+        self._unsent_bytes = 0
+        self.frame_since: float | None = None
+
+    def wait_for_frame(self, now: float) -> None:
+        """Something of a frame is there, the rest is not."""
+        if self.frame_since is None:
+            self.frame_since = now
+
+    def wait_for_reader(self, transport: asyncio.Transport, now: float) -> None:
+        """The client does not take what is sent to it."""
+        self._unwritten_since = now
+        self._unsent_bytes = unsent_bytes(transport)
+
+    def reader_is_back(self) -> None:
+        """The client takes what is sent to it."""
+        self._unwritten_since = None
+
+    def overdue(
+        self, transport: asyncio.Transport, now: float, *, authenticated: bool, busy: bool
+    ) -> str | None:
+        """What the client did not do in time, None if there is nothing to complain about."""
+        limits = self._limits
+        if authenticated:
+            self._anonymous_since = now
+        if transport.is_closing():
+            # It was closed, by us or by the peer's end of file, but something is still unsent.
+            if self._closing_since is None:
+                self._closing_since = now
+            if now - self._closing_since > limits.write_timeout_s:
+                return "does not read its last answers"
+        elif self._unwritten_since is not None:
+            left = unsent_bytes(transport)
+            if left < self._unsent_bytes:
+                # Slowly, but it reads.
+                self._unwritten_since = now
+            self._unsent_bytes = left
+            if now - self._unwritten_since > limits.write_timeout_s:
+                return "does not read its answers"
+        elif self.frame_since is not None and now - self.frame_since > limits.frame_timeout_s:
+            return "did not finish a frame"
+        elif not busy and now - self._anonymous_since > limits.login_timeout_s:
+            return "did not log in"
+        return None
+
+
+def unsent_bytes(transport: asyncio.Transport) -> int:
+    """What the peer has not taken yet, here and in the kernel.
+
+    The kernel asks for more only when a third of its buffer is free, which may be megabytes: the
+    transport's own count would make a slow reader look like one that does not read.
+    """
+    unsent = transport.get_write_buffer_size()
+    connected = transport.get_extra_info("socket")
+    if connected is not None and (fd := connected.fileno()) >= 0:
+        unsent += C_INT.unpack(ioctl(fd, TIOCOUTQ, bytes(C_INT.size)))[0]
+    return unsent
