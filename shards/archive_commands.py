@@ -4,7 +4,6 @@ The place is that of the configuration, or a directory named with --path. Nothin
 is ever changed from here.
 """
 
-import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -24,8 +23,8 @@ from borzoi.shards.archive_restore import (
 from borzoi.shards.archive_store import open_store
 from borzoi.shards.archive_verify import verify
 from borzoi.shards.archived_state import load_state, open_key
-from borzoi.shards.config import Config, ConfigError, load_config
-from borzoi.shards.config.loading import CONFIG_PATH
+from borzoi.shards.config import Config, ConfigError
+from borzoi.shards.config_option import config_option, load_named
 from borzoi.shards.metadata.state import State
 from borzoi.storage.archive.catalogue import (
     ArchivedLife,
@@ -67,12 +66,7 @@ def place_options(command: Command) -> Command:
             type=click.Path(exists=True, file_okay=False, path_type=Path),
             help="The directory of the archive, instead of the one the configuration names.",
         ),
-        click.option(
-            "--config",
-            "config_path",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="The TOML file, instead of the one IGGY_CONFIG_PATH names.",
-        ),
+        config_option,
     ):
         command = option(command)
     return command
@@ -197,10 +191,7 @@ def restore_command(
 
 
 def _open(config_path: Path | None, path: Path | None) -> tuple[Config, ArchiveStore]:
-    environ = dict(os.environ)
-    if config_path is not None:
-        environ[CONFIG_PATH] = str(config_path.absolute())
-    config = load_config(environ, Path.cwd()).config
+    config = load_named(config_path).config
     files = Files()
     if path is not None:
         return config, DirectoryStore(str(path), files)

@@ -7,7 +7,6 @@ what was found and what is needed.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import Any, Final, TypeVar
 import click
 
 import borzoi
-from borzoi.shards.config import ConfigError, Loaded, check_file, load_config, render_toml
-from borzoi.shards.config.loading import CONFIG_PATH
+from borzoi.shards.config import ConfigError, Loaded, check_file, render_toml
+from borzoi.shards.config_option import config_option, load_named
 from borzoi.shards.serve_options import ServeOptions
 
 CONFIG_ERROR: Final = 1
@@ -42,12 +41,7 @@ def serve_parameters(command: Command) -> Command:
             show_default=True,
             help="Kept for compatibility; the file is the only provider.",
         ),
-        click.option(
-            "--config",
-            "config_path",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="The TOML file, instead of the one IGGY_CONFIG_PATH names.",
-        ),
+        config_option,
     ):
         command = option(command)
     return command
@@ -75,12 +69,7 @@ def iggy_server(**parameters: Any) -> None:
 
 
 @main.command("reset-root")
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The TOML file, instead of the one IGGY_CONFIG_PATH names.",
-)
+@config_option
 @click.option("--generate", is_flag=True, help="Make a password up and print it.")
 def reset_root_command(config_path: Path | None, generate: bool) -> None:
     """Give the root user of a stopped broker a new password.
@@ -193,11 +182,8 @@ def run_broker(
 
 
 def load_or_exit(config_path: Path | None) -> Loaded:
-    environ = dict(os.environ)
-    if config_path is not None:
-        environ[CONFIG_PATH] = str(config_path.absolute())
     try:
-        return load_config(environ, Path.cwd())
+        return load_named(config_path)
     except ConfigError as error:
         sys.exit(report(error))
 

@@ -102,8 +102,7 @@ class Owners:
             birth=target.birth,
             first=poll.value,
             second=poll.count_max | poll.consumer << 32,
-            # A poll that commits may have committed: repeated, it would skip what it had found.
-            rule=DeathRule.FAIL if poll.auto_commit else DeathRule.REREAD,
+            rule=rule_of_poll(poll),
         )
 
     async def store_offset(self, target: Target, kind: int, consumer: int, offset: int) -> None:
@@ -315,3 +314,8 @@ class Owners:
         if target.birth != request.birth:
             raise PartitionNotFound(f"birth {request.birth} asked for, {target} lives there now")
         return target
+
+
+def rule_of_poll(poll: Poll) -> DeathRule:
+    """A poll that commits may have committed: repeated, it would skip what it had found."""
+    return DeathRule.FAIL if poll.auto_commit else DeathRule.REREAD

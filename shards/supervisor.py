@@ -72,17 +72,12 @@ def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int
     if data is None:
         return FAILED
     _raise_file_limit()
-    return asyncio.run(_supervise(config, options, placement, budget, data))
+    spawner = Spawner(config, options, placement, budget, data)
+    return asyncio.run(_supervise(config, placement, data, spawner))
 
 
-async def _supervise(
-    config: Config,
-    options: ServeOptions,
-    placement: Placement,
-    budget: int,
-    data: OpenData,
-) -> int:
-    supervisor = Supervisor(config, options, placement, budget, data)
+async def _supervise(config: Config, placement: Placement, data: OpenData, spawner: Spawner) -> int:
+    supervisor = Supervisor(config, placement, data, spawner)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervisor.order_stop)
@@ -93,19 +88,14 @@ class Supervisor:
     """All workers of one run."""
 
     def __init__(
-        self,
-        config: Config,
-        options: ServeOptions,
-        placement: Placement,
-        budget: int,
-        data: OpenData,
+        self, config: Config, placement: Placement, data: OpenData, spawner: Spawner
     ) -> None:
         self._config = config
         self._placement = placement
         self._layout = data.layout
         self._root = data.root
         self._loop = asyncio.get_running_loop()
-        self._spawner = Spawner(config, options, placement, budget, data)
+        self._spawner = spawner
         self._workers = [self._spawner.new_worker(shard) for shard in range(len(placement.cpus))]
         self._tcp_address = ""
         self._stop = asyncio.Event()

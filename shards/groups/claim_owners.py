@@ -8,7 +8,7 @@ from borzoi.shards.asking import asked
 from borzoi.shards.descriptors import Done, Request, RequestKind, poll_of, poll_option
 from borzoi.shards.groups.claims import Claims
 from borzoi.shards.groups.cursor import Claim, Watch
-from borzoi.shards.owners import Owners
+from borzoi.shards.owners import Owners, rule_of_poll
 from borzoi.shards.peers import DeathRule, Peers
 from borzoi.shards.poll import Poll
 from borzoi.shards.target import Target
@@ -39,8 +39,7 @@ class ClaimOwners:
             length=claim.birth,
             first=poll.value,
             second=poll.count_max | claim.group_id << 32,
-            # A poll that commits may have committed: repeated, it would skip what it had found.
-            rule=DeathRule.FAIL if poll.auto_commit else DeathRule.REREAD,
+            rule=rule_of_poll(poll),
         )
 
     async def store_offset(self, target: Target, claim: Claim, offset: int) -> None:

@@ -1,0 +1,24 @@
+"""The option --config of the broker's commands: another TOML file than the environment names."""
+
+import os
+from pathlib import Path
+
+import click
+
+from borzoi.shards.config import Loaded, load_config
+from borzoi.shards.config.loading import CONFIG_PATH
+
+config_option = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The TOML file, instead of the one IGGY_CONFIG_PATH names.",
+)
+
+
+def load_named(config_path: Path | None) -> Loaded:
+    """The configuration with this file, or with the one that is found; raises ConfigError."""
+    environ = dict(os.environ)
+    if config_path is not None:
+        environ[CONFIG_PATH] = str(config_path.absolute())
+    return load_config(environ, Path.cwd())
