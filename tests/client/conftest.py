@@ -9,7 +9,7 @@ import uvloop
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 
-TEST_TIMEOUT_S = 10
+TEST_TIMEOUT_S = 60
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])

@@ -23,7 +23,7 @@ from tests.conformance.official import connected, new_topic, send
 from tests.integration.wire import Wire
 
 GROUP = "readers"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 QUICK = timedelta(milliseconds=1)
 SOON = timedelta(milliseconds=50)
 MESSAGES = [b"%d" % number for number in range(12)]

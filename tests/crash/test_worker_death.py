@@ -29,7 +29,7 @@ from tests.crash.load import (
 from tests.crash.wire import Closed, Wire, connect, connect_to_shard
 
 SHARDS = 2
-BACK_TIMEOUT_S = 10.0
+BACK_TIMEOUT_S = 60.0
 """Generous, for a loaded machine; the figure itself is printed."""
 
 
@@ -185,7 +185,7 @@ def test_f7_a_stalled_worker_is_killed_and_replaced(
     pid = broker.workers()[1]
     os.kill(pid, signal.SIGSTOP)
     stopped_at = time.monotonic()
-    wait_for(lambda: broker.workers().get(1, pid) != pid, 20)
+    wait_for(lambda: broker.workers().get(1, pid) != pid, BACK_TIMEOUT_S)
     print(f"replaced {time.monotonic() - stopped_at:.2f} s after it stopped")
     assert "shard 1 has not moved" in broker.output()
     _eventually_served(broker, partitions_of(1, SHARDS)[0])

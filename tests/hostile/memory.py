@@ -14,7 +14,7 @@ from tests.broker import BrokerProcess
 
 MIB: Final = 1024 * 1024
 SAMPLE_INTERVAL_S: Final = 0.02
-JOIN_TIMEOUT_S: Final = 5.0
+JOIN_TIMEOUT_S: Final = 60.0
 
 
 def counted_memory(broker: BrokerProcess) -> int:

@@ -21,7 +21,7 @@ CONNECTIONS: Final = 4
 STREAM: Final = "neighbour"
 TOPIC: Final = "letters"
 PAUSE_S: Final = 0.001
-JOIN_TIMEOUT_S: Final = 30.0
+JOIN_TIMEOUT_S: Final = 60.0
 
 
 @dataclass

@@ -19,7 +19,7 @@ from tests.hostile.wire import PING, ConnectionEnded, Wire
 
 CAP: Final = 20
 SLOW: Final = 200
-CLOSED_TIMEOUT_S: Final = 30.0
+CLOSED_TIMEOUT_S: Final = 60.0
 ONE_SHARD: Final = {
     "IGGY_SYSTEM_MEMORY_POOL_SIZE": "512MiB",
     "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1",

@@ -27,7 +27,7 @@ from borzoi.protocol.message import Message
 from borzoi.protocol.send_messages import encode_send_messages
 from tests.broker import BrokerProcess
 
-ANSWER_TIMEOUT_S: Final = 20.0
+ANSWER_TIMEOUT_S: Final = 60.0
 RECEIVE_SIZE: Final = 1 << 20
 PING: Final = encode_request(Code.PING)
 RESET_WHEN_CLOSED: Final = struct.pack("ii", 1, 0)

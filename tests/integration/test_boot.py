@@ -21,23 +21,18 @@ from borzoi.protocol.errors import Disconnected
 from borzoi.protocol.frame import encode_request
 from tests.broker import SERVE, START_TIMEOUT_S, BrokerProcess, wait_for
 from tests.conftest import NewBroker
+from tests.cpu_time import scheduled
 from tests.integration.launching import environment, run_to_its_end
 from tests.integration.wire import TWO_SHARDS, Wire, topic_of
 
 IDLE_MEMORY_MAX = 200 * 1000 * 1000
 IDLE_WINDOW_S = 3.0
 IDLE_CPU_MAX = 0.03
-STOP_MAX_S = 5.0
 PAUSE_S = 3.0
 
 
 def processes_of(broker: BrokerProcess) -> list[psutil.Process]:
     return [psutil.Process(pid) for pid in (broker.pid, *broker.workers().values())]
-
-
-def cpu_seconds(processes: list[psutil.Process]) -> float:
-    times = [process.cpu_times() for process in processes]
-    return float(sum(one.user + one.system for one in times))
 
 
 def test_two_workers_on_two_cores(standing_broker: BrokerProcess) -> None:
@@ -114,11 +109,11 @@ def test_an_idle_broker_takes_little_memory_and_no_cpu(new_broker: NewBroker) ->
         Wire(broker)
     processes = processes_of(broker)
     assert len(processes) == 3
-    before = cpu_seconds(processes)
-    end = time.monotonic() + IDLE_WINDOW_S
-    wait_for(lambda: time.monotonic() >= end)
-    used = cpu_seconds(processes) - before
-    assert used / IDLE_WINDOW_S < IDLE_CPU_MAX
+    pids = [process.pid for process in processes]
+    began, before = time.monotonic(), scheduled(pids).ran_s
+    wait_for(lambda: time.monotonic() >= began + IDLE_WINDOW_S)
+    used = scheduled(pids).ran_s - before
+    assert used / (time.monotonic() - began) < IDLE_CPU_MAX
     assert sum(process.memory_info().rss for process in processes) < IDLE_MEMORY_MAX
 
 
@@ -129,9 +124,9 @@ def test_it_stops_in_time_although_clients_are_connected(broker: BrokerProcess) 
     half = Wire(broker)
     half.write(encode_request(Code.SEND_MESSAGES, b"x" * 5000)[:1000])
     workers = list(broker.workers().values())
-    began = time.monotonic()
     assert broker.stop() == 0
-    assert time.monotonic() - began < STOP_MAX_S
+    # The supervisor's clock is nearer than ours: it says so, and kills, after four and a half.
+    assert "did not stop in time" not in broker.output()
     assert not any(psutil.pid_exists(pid) for pid in workers)
     for wire in (silent, *idle):
         assert wire.read_answer() == (Disconnected.status, b"")
@@ -171,11 +166,14 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_brokers_do_not_share_a_port(broker: BrokerProcess, tmp_path: Path) -> None:
-    done = run_to_its_end(tmp_path / "other", IGGY_TCP_ADDRESS=broker.address)
+def test_two_brokers_do_not_share_a_port(
+    standing_broker: BrokerProcess, tmp_path: Path, stream: str
+) -> None:
+    address = standing_broker.address
+    done = run_to_its_end(tmp_path / "other", IGGY_TCP_ADDRESS=address)
     assert done.returncode != 0
-    assert f"borzoi: cannot listen on {broker.address}" in done.stderr
-    Wire(broker).ask(CreateStream("still here"))
+    assert f"borzoi: cannot listen on {address}" in done.stderr
+    Wire(standing_broker).ask(topic_of("still here", stream=stream))
 
 
 @pytest.mark.slow
@@ -244,13 +242,12 @@ def test_the_same_port_again_while_old_connections_linger(broker: BrokerProcess)
 
 
 @pytest.mark.slow
-def test_one_data_directory_has_one_broker(broker: BrokerProcess) -> None:
-    done = run_to_its_end(broker.data)
+def test_one_data_directory_has_one_broker(standing_broker: BrokerProcess, stream: str) -> None:
+    done = run_to_its_end(standing_broker.data)
     assert done.returncode != 0
-    assert str(broker.data) in done.stderr
+    assert str(standing_broker.data) in done.stderr
     assert "another broker" in done.stderr
-    wire = Wire(broker)
-    wire.ask(CreateStream("still here"))
+    Wire(standing_broker).ask(topic_of("still here", stream=stream))
 
 
 @pytest.mark.slow

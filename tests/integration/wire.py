@@ -37,7 +37,7 @@ from tests.broker import BrokerProcess, wait_for
 TWO_SHARDS: Final = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "2"}
 
 ROOT: Final = LoginUser("iggy", "iggy")
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 60.0
 TRIES_MAX: Final = 64
 FIRST: Final = PollingStrategy(StrategyKind.FIRST)
 NEXT: Final = PollingStrategy(StrategyKind.NEXT)

@@ -120,7 +120,7 @@ def test_a_cancelled_turn_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(turns.hashing, "_next", hand_on_and_cancel)
         turns.go_on.set()
-        await asyncio.wait({first, cancelled, unlucky, last}, timeout=5)
+        await asyncio.wait({first, cancelled, unlucky, last}, timeout=60)
         assert turns.order == ["first", "last"]
         await turns.take("later")
 

@@ -36,6 +36,7 @@ PROGRAM = """#!/usr/bin/env bash
 [[ $1 == fail ]] && exit 7
 echo "pid $$ in $PWD with $*"
 ls /proc/self/fd | wc -l
+echo "bytecode to $PYTHONPYCACHEPREFIX ${PYTHONDONTWRITEBYTECODE-for sure}"
 """
 
 
@@ -101,11 +102,11 @@ def test_the_first_use_installs_and_the_second_does_not(checkout: Checkout) -> N
     assert code == 0
     assert out.startswith(f"same pid in {checkout.root.parent} with serve --fresh a b\n")
     assert "making a Python environment" in err
-    assert checkout.calls() == ["venv", f"pip {checkout.root}"]
+    assert checkout.calls() == ["venv", "pip pip", f"pip {checkout.root}"]
     again = checkout.run("serve")
     assert again[0] == 0
     assert again[2] == ""
-    assert len(checkout.calls()) == 2
+    assert len(checkout.calls()) == 3
 
 
 def test_the_program_inherits_no_extra_descriptor(checkout: Checkout) -> None:
@@ -113,12 +114,18 @@ def test_the_program_inherits_no_extra_descriptor(checkout: Checkout) -> None:
     assert first == checkout.run("x")[1].splitlines()[1]
 
 
+def test_bytecode_is_kept_in_the_environment(checkout: Checkout) -> None:
+    checkout.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    kept = checkout.run("x")[1].splitlines()[2]
+    assert kept == f"bytecode to {checkout.root}/.venv/bytecode for sure"
+
+
 @pytest.mark.parametrize("changed", INSTALLED_FROM)
 def test_what_the_install_was_made_from_has_changed(checkout: Checkout, changed: str) -> None:
     checkout.run("x")
     (checkout.root / changed).write_text("two")
     checkout.run("x")
-    assert checkout.calls() == ["venv", f"pip {checkout.root}", f"pip {checkout.root}"]
+    assert checkout.calls() == ["venv", "pip pip", f"pip {checkout.root}", f"pip {checkout.root}"]
 
 
 def test_exit_codes_pass_through(checkout: Checkout) -> None:
@@ -137,7 +144,7 @@ def test_many_starts_at_once_install_once(checkout: Checkout) -> None:
     for process in processes:
         process.communicate(timeout=30)
         assert process.returncode == 0
-    assert checkout.calls() == ["venv", f"pip {checkout.root}"]
+    assert checkout.calls() == ["venv", "pip pip", f"pip {checkout.root}"]
 
 
 def test_a_python_that_cannot_make_environments(checkout: Checkout) -> None:
@@ -171,13 +178,15 @@ def test_a_machine_without_python(checkout: Checkout, tmp_path: Path) -> None:
 
 def test_test_with_arguments_is_only_pytest(checkout: Checkout) -> None:
     assert checkout.run("test", "tests/storage", "-q")[0] == 0
-    assert checkout.calls()[1:] == [f"pip {checkout.root}[test]", "-m pytest tests/storage -q"]
+    assert checkout.calls()[2:] == [f"pip {checkout.root}[test]", "-m pytest tests/storage -q"]
 
 
 def test_test_alone_is_everything(checkout: Checkout) -> None:
     assert checkout.run("test")[0] == 0
-    *checks, tests, report = checkout.calls()[2:]
-    assert checks == ["-m ruff check", "-m ruff format --check", "-m mypy", "lint"]
+    calls = checkout.calls()[3:]
+    calls.remove("-m mypy")  # beside the others, so its place is anywhere behind the first two
+    *checks, tests, report = calls
+    assert checks == ["-m ruff check", "-m ruff format --check", "lint"]
     assert re.fullmatch(r"-m pytest -n \d+ --dist worksteal --cov --cov-report=", tests)
     assert report == "-m coverage report"
 
@@ -188,7 +197,7 @@ def test_one_failed_check_fails_the_whole_and_the_rest_still_run(checkout: Check
     checkout.broken.touch()
     code, _, err = checkout.run("test")
     assert code == 1
-    assert "failed: ruff check ruff format mypy pytest coverage report" in err
+    assert "failed: ruff check ruff format pytest mypy coverage report" in err
 
 
 def test_the_real_files_are_executable() -> None:
