@@ -11,6 +11,7 @@ from typing import Final
 from borzoi.protocol.identifiers import U32_MAX, ConsumerKind
 from borzoi.storage.birth import BirthDamaged, birth_path, encoded_birth, read_birth
 from borzoi.storage.check_segments import (
+    FORMS,
     Durable,
     SegmentFile,
     check_active,
@@ -116,7 +117,10 @@ def _check_names(
         path = os.path.join(directory, name)
         if name in ours or is_segment_name(name.removesuffix(INDEX_SUFFIX)):
             continue
-        if name.endswith(TEMPORARY_SUFFIX):
+        if any(is_segment_name(name.removesuffix(suffix)) for suffix in FORMS):
+            text = "a compression that was not finished; the plain segment beside it counts"
+            findings.mendable(path, text, partial(removed, path, files))
+        elif name.endswith(TEMPORARY_SUFFIX):
             findings.mendable(path, "left over from a crash", partial(removed, path, files))
         else:
             findings.note(path, "unknown, left alone")

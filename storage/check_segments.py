@@ -19,20 +19,28 @@ from typing import Final, NamedTuple, TypeAlias
 
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE
 from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.compressed_log import CompressedLog, open_compressed
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings
-from borzoi.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, index_path, segment_first_offsets
+from borzoi.storage.layout import (
+    COMPRESSED,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    index_path,
+    log_suffix,
+    segment_first_offsets,
+)
 from borzoi.storage.recovery import is_sound_index
 from borzoi.storage.recovery_point import RecoveryPoint
-from borzoi.storage.scan import LogFile, Rebuilt, rebuild_index
+from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index
 from borzoi.storage.segment import IndexEntry
 from borzoi.storage.segment_form import read_form
 
-LogOpener: TypeAlias = Callable[[str, int, Files], AbstractContextManager[LogFile]]
+LogOpener: TypeAlias = Callable[[str, int, Files], AbstractContextManager[LogBytes]]
 
 
 @contextmanager
-def open_plain(path: str, first_offset: int, files: Files) -> Iterator[LogFile]:
+def open_plain(path: str, first_offset: int, files: Files) -> Iterator[LogBytes]:
     fd = files.open(path, os.O_RDONLY)
     try:
         yield LogFile(files, fd, first_offset, files.size(fd), read_form(files, fd))
@@ -40,14 +48,21 @@ def open_plain(path: str, first_offset: int, files: Files) -> Iterator[LogFile]:
         files.close(fd)
 
 
-FORMS: Final[Mapping[str, LogOpener]] = {LOG_SUFFIX: open_plain}
-"""How the messages of a segment are read, by the suffix of its file."""
+FORMS: Final[Mapping[str, LogOpener]] = {
+    LOG_SUFFIX: open_plain,
+    **{log_suffix(codec): open_compressed for codec in COMPRESSED},
+}
+"""How the messages of a segment are read, by the suffix of its file; the first one there counts."""
 
 
 class SegmentFile(NamedTuple):
     first_offset: int
     path: str
     open: LogOpener
+
+    @property
+    def is_plain(self) -> bool:
+        return self.open is open_plain
 
 
 class CheckedEnd(NamedTuple):
@@ -67,12 +82,12 @@ class Durable(NamedTuple):
 
 def segment_files(directory: str, names: list[str]) -> list[SegmentFile]:
     """The segments of a partition, in the order of their offsets."""
-    found = [
-        SegmentFile(first_offset, os.path.join(directory, f"{first_offset:020d}{suffix}"), opener)
-        for suffix, opener in FORMS.items()
-        for first_offset in segment_first_offsets(names, suffix)
-    ]
-    return sorted(found)
+    found: dict[int, SegmentFile] = {}
+    for suffix, opener in FORMS.items():
+        for first_offset in segment_first_offsets(names, suffix):
+            path = os.path.join(directory, f"{first_offset:020d}{suffix}")
+            found.setdefault(first_offset, SegmentFile(first_offset, path, opener))
+    return [found[first_offset] for first_offset in sorted(found)]
 
 
 def check_sealed(
@@ -83,6 +98,7 @@ def check_sealed(
     with segment.open(segment.path, segment.first_offset, files) as log:
         rebuilt = rebuild_index(log, expected, timestamp_min, fill=False)
         size = log.size
+        _tell_damaged_blocks(segment, log, findings)
     _tell_lost(segment, rebuilt.lost, findings)
     if rebuilt.end_position != size:
         findings.damaged(
@@ -106,6 +122,7 @@ def check_active(
         count_max = log.size // MESSAGE_HEADER_SIZE
         rebuilt = rebuild_index(log, count_max, timestamp_min, fill=False)
         size = log.size
+        _tell_damaged_blocks(segment, log, findings)
         rebuilt = _without_unsound_end(rebuilt, segment.first_offset, log.form.start)
     _tell_lost(segment, rebuilt.lost, findings)
     if rebuilt.lost and durable.clean is None:
@@ -172,6 +189,8 @@ def _tell_torn(
         findings.damaged(segment.path, f"{text}, and the clean stop left none there")
     elif durable.point is not None and end < durable.point.position:
         findings.damaged(segment.path, f"{text}, and {durable.point.position} bytes were durable")
+    elif not segment.is_plain:
+        findings.damaged(segment.path, text)
     elif not durable.may_cut:
         findings.damaged(segment.path, f"{text}; without a recovery point they are left alone")
     else:
@@ -229,6 +248,12 @@ def _fits(found: bytes, rebuilt: Rebuilt, first_offset: int) -> bool:
         )
         masked[lost] = expected[lost] = bytes(lost.stop - lost.start)
     return masked == expected
+
+
+def _tell_damaged_blocks(segment: SegmentFile, log: LogBytes, findings: Findings) -> None:
+    if isinstance(log, CompressedLog):
+        for text in log.damage:
+            findings.damaged(segment.path, f"DAMAGED {text}")
 
 
 def _tell_lost(segment: SegmentFile, lost: list[tuple[int, int]], findings: Findings) -> None:

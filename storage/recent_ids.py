@@ -20,8 +20,10 @@ from borzoi.protocol.batch import (
     SeenIds,
     first_at_or_after,
 )
+from borzoi.storage.compressed_log import open_log
 from borzoi.storage.files import Files
-from borzoi.storage.layout import index_path, log_path
+from borzoi.storage.layout import index_path
+from borzoi.storage.scan import LogBytes
 from borzoi.storage.segment import IndexEntry, LogEnd, SealedSegment
 
 ENTRIES_AT_ONCE: Final = 16 * 1024
@@ -60,21 +62,19 @@ def remember_tail(
 ) -> None:
     """Let `seen` know the messages of these runs that are not before `timestamp_min`."""
     for tail in tails:
-        opened: list[int] = []
         try:
-            for path in (index_path(directory, tail.segment), log_path(directory, tail.segment)):
-                opened.append(files.open(path, os.O_RDONLY))
-            index, log = opened
-            _remember_segment(seen, index, log, tail, timestamp_min, files)
+            index = files.open(index_path(directory, tail.segment), os.O_RDONLY)
+            try:
+                with open_log(directory, tail.segment, files) as log:
+                    _remember_segment(seen, index, log, tail, timestamp_min, files)
+            finally:
+                files.close(index)
         except FileNotFoundError:
             continue
-        finally:
-            for fd in opened:
-                files.close(fd)
 
 
 def _remember_segment(
-    seen: SeenIds, index: int, log: int, tail: Tail, timestamp_min: int, files: Files
+    seen: SeenIds, index: int, log: LogBytes, tail: Tail, timestamp_min: int, files: Files
 ) -> None:
     start = tail.start
     if tail.first:
@@ -92,13 +92,11 @@ def _remember_segment(
         if expired:
             start = IndexEntry.at(entries, expired - 1).position
         wanted = entries[expired * INDEX_ENTRY_SIZE : count * INDEX_ENTRY_SIZE]
-        _remember_messages(seen, log, start, wanted, files)
+        _remember_messages(seen, log, start, wanted)
         start = IndexEntry.at(entries, count - 1).position
 
 
-def _remember_messages(
-    seen: SeenIds, log: int, start: int, entries: memoryview, files: Files
-) -> None:
+def _remember_messages(seen: SeenIds, log: LogBytes, start: int, entries: memoryview) -> None:
     """The messages of these entries, of which the first begins at `start`."""
     count = len(entries) // INDEX_ENTRY_SIZE
     number = 0
@@ -112,13 +110,13 @@ def _remember_messages(
         last_start = IndexEntry.at(run, reached - 2).position if reached > 1 else start
         if last_start - start > reached * SPARSE_SIZE:
             for each in range(reached):
-                header = files.pread(log, MESSAGE_HEADER_SIZE, start)
+                header = log.read(start, MESSAGE_HEADER_SIZE)
                 entry = run[each * INDEX_ENTRY_SIZE : (each + 1) * INDEX_ENTRY_SIZE]
-                seen.remember(memoryview(header), start, entry)
+                seen.remember(header, start, entry)
                 start = IndexEntry.at(entry, 0).position
         else:
             # Bounded once more: a damaged index may say anything.
             size = min(max(last_start - start, 0) + MESSAGE_HEADER_SIZE, BYTES_AT_ONCE)
-            seen.remember(memoryview(files.pread(log, size, start)), start, run)
+            seen.remember(log.read(start, size), start, run)
             start = IndexEntry.at(run, reached - 1).position
         number += reached

@@ -9,6 +9,7 @@ import pytest
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.storage.check_partition import check_partition
 from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.codecs import Codec
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings, Level
 from borzoi.storage.offsets import ConsumerOffsets
@@ -217,3 +218,29 @@ def test_a_repair_that_fails_says_so(tmp_path: Path) -> None:
 def test_the_birth_is_told(tmp_path: Path) -> None:
     partition = stopped(tmp_path)
     assert check_partition(partition.directory, None, Findings(), Files()) == BIRTH
+
+
+def test_compressed_segments_are_checked_block_by_block(tmp_path: Path) -> None:
+    partition = Stopped(tmp_path)
+    partition.append(*SEALED)
+    partition.log.roll()
+    partition.append(*ACTIVE)
+    plain = partition.log_file(0).read_bytes()
+    partition.compress(Codec.ZSTD)
+    partition.log.close()
+    path = partition.path(f"{0:020d}.log.zstd")
+    whole = path.read_bytes()
+    found = check(partition)
+    assert found.found == []
+    assert found.counts.messages == 6
+    overwrite(path, whole[:60] + bytes([whole[60] ^ 1]) + whole[61:])
+    damaged = texts(check(partition), Level.DAMAGED)
+    assert any("block 0" in text for text in damaged)
+    assert any("DAMAGED messages at offsets 0" in text for text in damaged)
+    overwrite(path, whole)
+    # Killed between two steps of the compression: the plain one counts.
+    partition.log_file(0).write_bytes(plain)
+    assert [one.level for one in check(partition).found] == [Level.MENDABLE]
+    check(partition, repair=True)
+    assert not path.exists()
+    assert check(partition).found == []
