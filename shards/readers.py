@@ -18,6 +18,7 @@ from borzoi.storage.files import Files
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.mapped import WindowCache
+from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
 
@@ -36,6 +37,7 @@ class Readers:
         windows: WindowCache,
         files: Files,
         validate_checksum: bool,
+        blocks: PlainBlocks,
         caching: IndexCaching = IndexCaching.OPEN_SEGMENT,
         encryption: Encryption | None = None,
         memory: TakeMemory = heap_memory,
@@ -48,6 +50,7 @@ class Readers:
         self._validate_checksum = validate_checksum
         self._encryption = encryption
         self._memory = memory
+        self.blocks = blocks
         # How to ask the owner of a partition to check an index; the worker wires it.
         self.ask_owner: Callable[[Target, int, Done], None] | None = None
         self._readers: dict[tuple[int, int], PartitionReader] = {}  # oldest first
@@ -96,6 +99,12 @@ class Readers:
             if reader.reads_count:
                 yield namespace, reader.reads_count, min(reader.cold_count, reader.reads_count)
 
+    def replaced(self, namespace: int, birth: int, segment: int) -> None:
+        """The owner has compressed a segment: let go of its plain log."""
+        reader = self._readers.get((namespace, birth))
+        if reader is not None:
+            reader.replaced(segment)
+
     def reader(self, target: Target) -> PartitionReader:
         """The reader of one life of a partition."""
         key = (target.namespace, target.birth)
@@ -111,6 +120,7 @@ class Readers:
                 index_windows=self._index_windows,
                 cipher=cipher_of(self._encryption, target.namespace, target.birth),
                 memory=self._memory,
+                blocks=self.blocks,
             )
             self._readers[key] = reader
             if len(self._readers) > READERS_MAX:

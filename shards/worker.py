@@ -31,7 +31,7 @@ from borzoi.router.arena import Arena, PeerArena
 from borzoi.router.board import METADATA_SLOT, Board
 from borzoi.router.control import ControlLayout, OwnControl, SharedControl
 from borzoi.router.fds import BadMessage, ChannelClosed, FdChannel
-from borzoi.router.placement import shard_of
+from borzoi.router.placement import shard_of, unpack_namespace
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.router.wake import Wake
@@ -43,6 +43,7 @@ from borzoi.shards.cleaner import Cleaner
 from borzoi.shards.clients import Clients, Connected
 from borzoi.shards.clock import BrokerClock
 from borzoi.shards.cluster import Cluster
+from borzoi.shards.compressing import Compressing, InForce, in_force, low_priority_thread
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import archives
@@ -88,6 +89,7 @@ from borzoi.shards.session import Link as SessionLink
 from borzoi.shards.session import Session, client_id_of
 from borzoi.shards.snapshots import Snapshots
 from borzoi.shards.statistics import Statistics
+from borzoi.shards.target import Target
 from borzoi.shards.tasks import Tasks
 from borzoi.shards.token_cleaner import TokenCleaner
 from borzoi.shards.usage import UsageMeter
@@ -106,6 +108,7 @@ from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.wal import LogEnd
 
 LOG: Final = logging.getLogger(__name__)
@@ -198,6 +201,7 @@ class Worker:
             WindowCache(WINDOWS_MAX),
             self._files,
             system.partition.validate_checksum,
+            PlainBlocks(config.limits.decompressed_size_max),
             self._index_caching,
             self._encryption,
             copy_memory.take,
@@ -210,7 +214,9 @@ class Worker:
             journal_messages_max=system.partition.messages_required_to_save,
             journal_size_max=system.partition.size_of_messages_required_to_save,
         )
-        self._warm_reads = WarmReads(loop, self._disk, self._files, copy_memory)
+        self._warm_reads = WarmReads(
+            loop, self._disk, self._files, self._readers.blocks, copy_memory
+        )
         self._deduplication = self._new_deduplication()
         self._partitions = Partitions(
             self._layout,
@@ -333,6 +339,7 @@ class Worker:
             self._cleaner.start()
         if self._archiver is not None:
             self._archiver.start()
+        self._compressing.start()
         await self._stop_ordered.wait()
         await self._stop()
 
@@ -410,6 +417,16 @@ class Worker:
             interval_s=seconds(config.data_maintenance.messages.interval),
             unread_until_full=config.system.segment.protect_unread == "until_full",
         )
+        self._compressing = Compressing(
+            self._loop,
+            low_priority_thread(),
+            self._files,
+            self._layout.trash,
+            lambda: list(self._partitions),
+            self._codec_of,
+            self._tell_replaced,
+        )
+        self._commit.on_sealed = self._compressing.sealed
         self._cluster = Cluster(config, spec.follower)
         self._services = Services(
             clients=self._clients,
@@ -577,8 +594,25 @@ class Worker:
                 self._groups.serve(shard, request, lent, done)
             case RequestKind.CACHE_METRICS:
                 self._caches.serve(lent, done)
+            case RequestKind.SEGMENT_REPLACED:
+                self._readers.replaced(request.namespace, request.birth, request.first)
+                done(0, 0, 0, 0)
             case _:
                 self._owners.serve(request, lent, done)
+
+    def _codec_of(self, target: Target) -> InForce | None:
+        stream_id, topic_id, _ = unpack_namespace(target.namespace)
+        topic = self._metadata.refresh().find_topic(stream_id, topic_id)
+        return None if topic is None else in_force(self._config.system.compression, topic)
+
+    def _tell_replaced(self, target: Target, segment: int) -> None:
+        """Let every shard unmap the plain log of a segment that was compressed."""
+        self._readers.replaced(target.namespace, target.birth, segment)
+        for shard in self._peers.shards():
+            self._peers.ask(
+                shard, RequestKind.SEGMENT_REPLACED, _nothing_more, namespace=target.namespace,
+                birth=target.birth, first=segment, rule=DeathRule.COMPLETE,
+            )  # fmt: skip
 
     def _take_effects(self, effects: Effects) -> None:
         self._partitions.apply_effects(effects)
@@ -692,6 +726,7 @@ class Worker:
         self._listener.close()
         if self._archiver is not None:
             self._archiver.stop()
+        self._compressing.stop()
         await self._tasks.drain(STOP_TASKS_TIMEOUT_S)
         self._peers.stop()
         await self._sync_all()
