@@ -12,7 +12,6 @@ from borzoi.router.placement import unpack_namespace
 from borzoi.shards.descriptors import Done
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.target import Target
-from borzoi.storage.decryption import TakeMemory, heap_memory
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
@@ -40,7 +39,6 @@ class Readers:
         blocks: PlainBlocks,
         caching: IndexCaching = IndexCaching.OPEN_SEGMENT,
         encryption: Encryption | None = None,
-        memory: TakeMemory = heap_memory,
     ) -> None:
         self._board = board
         self._layout = layout
@@ -49,7 +47,6 @@ class Readers:
         self._files = files
         self._validate_checksum = validate_checksum
         self._encryption = encryption
-        self._memory = memory
         self.blocks = blocks
         # How to ask the owner of a partition to check an index; the worker wires it.
         self.ask_owner: Callable[[Target, int, Done], None] | None = None
@@ -119,7 +116,6 @@ class Readers:
                 newest=lambda: self.published(target.slot),
                 index_windows=self._index_windows,
                 cipher=cipher_of(self._encryption, target.namespace, target.birth),
-                memory=self._memory,
                 blocks=self.blocks,
             )
             self._readers[key] = reader

@@ -3,10 +3,11 @@
 A page that is not in memory would stop the whole loop inside `send`, or inside the check of a
 checksum: milliseconds for a megabyte. So bytes that were not written lately are looked up first
 (mincore, some microseconds), and missing ones are read by a thread before they are touched. What
-is encrypted is decrypted by a thread as well, if it is more than a little.
+is encrypted is decrypted by a thread as well, if it is more than a little, and blocks of
+compressed segments are read and decompressed by one.
 
-Blocks of compressed segments are read and decompressed by a thread as well. They take memory
-until they are sent; a read for which there is none left waits until others have been sent.
+Both are copies, which take memory until they are sent; a read for which there is none left waits
+in the order of arrival until others have been sent.
 """
 
 import asyncio
@@ -18,11 +19,10 @@ from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import BrokerError, CannotDecryptData, CannotReadFile
-from borzoi.shards.copy_memory import CopyMemory
 from borzoi.storage.compressed_file import Replaced
+from borzoi.storage.copy_memory import Copy, CopyMemory
 from borzoi.storage.decryption import Decryption, Plain
 from borzoi.storage.files import Files
-from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.reader import Cold, Encrypted, Packed, PartitionReader, Slices
 from borzoi.storage.segment_view import ColdRange
@@ -35,7 +35,7 @@ WARM_TRIES_MAX: Final = 8
 FETCH_SIZE: Final = 1024 * 1024
 
 ROOM_INTERVAL_S: Final = 0.01
-"""How often a look is taken whether memory for decompressed blocks has become free."""
+"""How often a look is taken whether memory for copies has become free."""
 
 Read = Callable[[Slices | None, BrokerError | None], None]
 """Told the slices, or why there are none."""
@@ -60,15 +60,12 @@ class WarmReads:
         loop: asyncio.AbstractEventLoop,
         disk: Executor,
         files: Files,
-        blocks: PlainBlocks,
-        memory: CopyMemory | None = None,
+        memory: CopyMemory,
     ) -> None:
-        """`memory` is needed where something may be encrypted."""
         self._loop = loop
         self._disk = disk
         self._files = files
         self._memory = memory
-        self._blocks = blocks
         # At most one for each connection of this shard, and for each poll of a peer.
         self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
 
@@ -132,7 +129,7 @@ class WarmReads:
         """Decompress what a read needs, when there is memory for it, then call `again`."""
 
         def loaded(error: BrokerError | None) -> None:
-            self._blocks.release(packed.size_max)
+            self._memory.release(packed.size_max)
             if error is not None:
                 failed(error)
                 return
@@ -156,7 +153,7 @@ class WarmReads:
         self._when_there_is_room(packed.size_max, lambda: self._disk.submit(run))
 
     def _when_there_is_room(self, size: int, start: Callable[[], object]) -> None:
-        if not self._waiting and self._blocks.reserve(size):
+        if not self._waiting and self._memory.reserve(size):
             start()
             return
         if not self._waiting:
@@ -164,13 +161,15 @@ class WarmReads:
         self._waiting.append((size, start))
 
     def _look_for_room(self) -> None:
-        while self._waiting and self._blocks.reserve(self._waiting[0][0]):
+        while self._waiting and self._memory.reserve(self._waiting[0][0]):
             self._waiting.popleft()[1]()
         if self._waiting:
             self._loop.call_later(ROOM_INTERVAL_S, self._look_for_room)
 
     def _decrypt(self, reader: PartitionReader, work: Decryption, ended: Read) -> None:
-        def finish(outcome: Plain | BrokerError) -> None:
+        def finish(copy: Copy, outcome: Plain | BrokerError) -> None:
+            self._memory.hold(copy)
+            self._memory.release(work.size)
             try:
                 slices = reader.decrypted(work, outcome)
             except BrokerError as error:
@@ -178,20 +177,18 @@ class WarmReads:
             else:
                 ended(slices, None)
 
-        def ready(memory: memoryview) -> None:
-            self._disk.submit(run, memory)
-
-        def run(memory: memoryview) -> None:
+        def run() -> None:
+            copy = Copy()
             try:
-                outcome = work.run(memory)
+                copy = Copy(work.size)
+                outcome = work.run(memoryview(copy))
             except Exception as error:
                 # A fault of ours, but whoever waits must hear of it, and in the loop's thread.
                 LOG.exception("a decryption broke")
                 outcome = CannotDecryptData(str(error))
-            self._loop.call_soon_threadsafe(finish, outcome)
+            self._loop.call_soon_threadsafe(finish, copy, outcome)
 
-        assert self._memory is not None, "somebody who has a key has memory, too"
-        self._memory.give(work.size, ready)
+        self._when_there_is_room(work.size, lambda: self._disk.submit(run))
 
     def _fetch(self, cold: ColdRange, again: Callable[[], None], ended: Read) -> None:
         def run() -> None:

@@ -47,7 +47,6 @@ from borzoi.shards.compressing import Compressing, InForce, in_force, low_priori
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import archives
-from borzoi.shards.copy_memory import CopyMemory
 from borzoi.shards.deduplication import Deduplication
 from borzoi.shards.deleting import Deleting
 from borzoi.shards.describe import Describer
@@ -100,6 +99,7 @@ from borzoi.shards.worker_spec import (
     WorkerSpec,
 )
 from borzoi.storage.clean_stop import CleanStop
+from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import EncryptionKey
 from borzoi.storage.files import Files
@@ -191,7 +191,7 @@ class Worker:
         if spec.encryption_key:
             key = EncryptionKey(spec.encryption_key)
             self._encryption = Encryption(key, encrypts=system.encryption.enabled)
-        copy_memory = CopyMemory(loop, self._pool)
+        copy_memory = CopyMemory(config.limits.copied_size_max)
         self._index_caching = IndexCaching(system.segment.cache_indexes)
         self._settings = LogSettings(system.segment.size)
         self._open_files = OpenFiles(self._files, open_files_bound())
@@ -201,10 +201,9 @@ class Worker:
             WindowCache(WINDOWS_MAX),
             self._files,
             system.partition.validate_checksum,
-            PlainBlocks(config.limits.decompressed_size_max),
+            PlainBlocks(copy_memory),
             self._index_caching,
             self._encryption,
-            copy_memory.take,
         )
         self._commit = GroupCommit(
             loop,
@@ -214,9 +213,7 @@ class Worker:
             journal_messages_max=system.partition.messages_required_to_save,
             journal_size_max=system.partition.size_of_messages_required_to_save,
         )
-        self._warm_reads = WarmReads(
-            loop, self._disk, self._files, self._readers.blocks, copy_memory
-        )
+        self._warm_reads = WarmReads(loop, self._disk, self._files, copy_memory)
         self._deduplication = self._new_deduplication()
         self._partitions = Partitions(
             self._layout,

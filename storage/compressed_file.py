@@ -21,8 +21,9 @@ from borzoi.storage.block_index import (
     read_block_index,
     walk_blocks,
 )
+from borzoi.storage.copy_memory import Copy
 from borzoi.storage.files import FileIdentity, Files
-from borzoi.storage.plain_blocks import Block, BlockKey, PlainBlocks
+from borzoi.storage.plain_blocks import BlockKey, PlainBlocks
 
 
 class Replaced(Exception):
@@ -114,8 +115,8 @@ class CompressedFile:
         self._blocks.let_go(self._number)
 
     def take_in(
-        self, found: FileBlocks, plain: dict[int, bytes], damaged: dict[int, str]
-    ) -> list[Block]:
+        self, found: FileBlocks, plain: dict[int, Copy], damaged: dict[int, str]
+    ) -> list[Copy]:
         """In the loop: what was loaded. The blocks can be found while the list is held."""
         if self._found is None:
             self._found = found
@@ -127,7 +128,7 @@ class CompressedFile:
             for number, data in plain.items()
         ]
 
-    def block(self, number: int) -> Block | None:
+    def block(self, number: int) -> Copy | None:
         """A block, if it is in memory."""
         return self._blocks.get(BlockKey(self._number, number))
 
@@ -148,7 +149,7 @@ class MissingBlocks:
         self._start = start
         self._end = end
         self._found = found
-        self._plain: dict[int, bytes] = {}
+        self._plain: dict[int, Copy] = {}
         self._damaged: dict[int, str] = {}
         numbers = self._numbers(found.places) if found is not None else range(0)
         # Those that are there already stay there while the others are loaded.
@@ -174,7 +175,7 @@ class MissingBlocks:
         finally:
             self._files.close(fd)
 
-    def take_in(self) -> list[Block]:
+    def take_in(self) -> list[Copy]:
         """In the loop. The blocks can be found for as long as the list is held."""
         assert self._found is not None
         loaded = self._file.take_in(self._found, self._plain, self._damaged)
@@ -182,7 +183,7 @@ class MissingBlocks:
         held, self._held = self._held, []
         return [*held, *loaded]
 
-    def load_now(self) -> list[Block]:
+    def load_now(self) -> list[Copy]:
         self.load()
         return self.take_in()
 
@@ -207,7 +208,7 @@ class MissingBlocks:
             place = index.place(number)
             data = read(place.file_end - place.file_start, place.file_start)
             try:
-                self._plain[number] = decode_block(data, place)
+                self._plain[number] = Copy(decode_block(data, place))
             except BlockDamaged as error:
                 self._damaged[number] = str(error)
 

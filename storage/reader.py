@@ -22,14 +22,12 @@ from borzoi.protocol.batch import MESSAGE_HEADER_SIZE, scan_log
 from borzoi.protocol.errors import BrokerError, CannotReadMessage, InvalidMessageChecksum
 from borzoi.storage.birth import BirthDamaged, read_birth
 from borzoi.storage.compressed_file import CompressedFile, MissingBlocks, Replaced
+from borzoi.storage.copy_memory import COPIED_SIZE_MAX, CopyMemory
 from borzoi.storage.decryption import (
-    COPY_SIZE_MAX,
     INLINE_SIZE_MAX,
     Decryption,
     Plain,
     StoredRun,
-    TakeMemory,
-    heap_memory,
 )
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
@@ -67,9 +65,6 @@ TRIES_MAX: Final = 4
 ACCEPTED_MAX: Final = 1024
 """Of so many segments a reader remembers that their owner has looked at their indexes."""
 
-
-PLAIN_BLOCKS_SIZE: Final = 64 * 1024 * 1024
-"""What a reader that shares its memory with nobody has for decompressed bytes."""
 
 NOT_YET: Final = memoryview(b"")
 """Stands for bytes whose place is known, in an answer that is not going to be given."""
@@ -123,7 +118,6 @@ class PartitionReader:
         newest: Callable[[], Published] | None = None,
         index_windows: IndexWindows | None = None,
         cipher: PartitionCipher | None = None,
-        memory: TakeMemory = heap_memory,
         blocks: PlainBlocks | None = None,
     ) -> None:
         """`newest` tells what the owner has published by now."""
@@ -131,10 +125,10 @@ class PartitionReader:
         self._newest = newest
         self._files = files
         self._index_windows = index_windows or IndexWindows(IndexCaching.OPEN_SEGMENT, windows)
-        self._blocks = blocks or PlainBlocks(PLAIN_BLOCKS_SIZE)
+        self._blocks = blocks or PlainBlocks(CopyMemory(COPIED_SIZE_MAX))
         self._access = ReadOnlyFiles(files, windows, self._index_windows, self._blocks, cipher)
         self._cipher = cipher
-        self._memory = memory
+        self._memory = self._blocks.memory
         # What was decrypted last, as long as somebody else has it.
         self._plain: tuple[int, int, weakref.ref[memoryview]] | None = None
         self._validate_checksum = validate_checksum
@@ -172,7 +166,7 @@ class PartitionReader:
         Encrypted for more than a few that have to be decrypted.
 
         `whole`: so many messages were promised already, perhaps when they lay in plain files;
-        the bound on what is decompressed for one read does not count.
+        the bound on what is copied for one read does not count.
         """
         nothing = Slices([], 0, first_offset, 0)
         if count <= 0 or first_offset >= published.next_offset:
@@ -388,11 +382,8 @@ class PartitionReader:
         for segment in segments[number:]:
             if views and segment.first_offset != offset:
                 break
-            if self._cipher is not None and segment.cipher is not None:
-                bytes_max = min(bytes_max, COPY_SIZE_MAX)
-            if isinstance(segment.log, CompressedFile) and not self._whole:
-                # What is sent from here takes memory until it is sent.
-                bytes_max = min(bytes_max, self._blocks.read_size_max)
+            if not self._whole and segment.is_copied:
+                bytes_max = min(bytes_max, self._memory.read_size_max)
             run = self._run(segment, offset, count, bytes_max - size, published, not views)
             views += run.views
             if self._cipher is not None and run.message_count:
@@ -522,9 +513,10 @@ class PartitionReader:
 
     def _decrypt(self, found: Slices, may_wait: bool) -> Slices:
         work = Decryption(found.stored)
-        memory = self._memory(work.size) if may_wait or work.size <= INLINE_SIZE_MAX else None
-        if memory is None and may_wait:
-            memory = heap_memory(work.size)
+        if may_wait:
+            memory: memoryview | None = self._memory.take_anyway(work.size)
+        else:
+            memory = self._memory.take(work.size) if work.size <= INLINE_SIZE_MAX else None
         if memory is None:
             raise Encrypted(work)
         return self.decrypted(work, work.run(memory))

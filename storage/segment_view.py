@@ -284,6 +284,11 @@ class SegmentView:
                 raise CannotDecryptData(f"{self.log.path}: {error}") from error
         return self._cipher
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether its messages are sent from memory, not from a map of the file."""
+        return self.codec is not Codec.NONE or self.cipher is not None
+
     def ends(self, number: int, count: int) -> list[int]:
         """Where each of these messages ends."""
         start = number * INDEX_ENTRY_SIZE

@@ -17,6 +17,7 @@ from borzoi.shards.readers import Readers
 from borzoi.shards.repairing import Repairing
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
+from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
@@ -34,7 +35,7 @@ JOURNAL_MESSAGES_MAX = 8
 JOURNAL_SIZE_MAX = 1024
 CONSUMERS_MAX = 16
 RESPONSE_SIZE_MAX = 1 << 24
-BLOCKS_SIZE_MAX = 1 << 24
+COPIED_SIZE_MAX = 1 << 24
 
 
 class Statuses(list[int]):
@@ -72,14 +73,14 @@ class Owner:
         self.files = FailingFiles()
         self.open_files = OpenFiles(self.files, 64)
         self.layout.create_skeleton(self.files)
-        blocks = PlainBlocks(BLOCKS_SIZE_MAX)
+        self.copy_memory = CopyMemory(COPIED_SIZE_MAX)
         self.readers = Readers(
             self.board,
             self.layout,
             WindowCache(16),
             self.files,
             False,
-            blocks,
+            PlainBlocks(self.copy_memory),
             encryption=self.encryption,
         )
         self.commit = GroupCommit(
@@ -112,7 +113,7 @@ class Owner:
             self.durability,
             self.commit,
             self.readers,
-            WarmReads(self.loop.as_loop, self.disk, self.files, blocks),
+            WarmReads(self.loop.as_loop, self.disk, self.files, self.copy_memory),
             consumers_max=CONSUMERS_MAX,
             response_size_max=RESPONSE_SIZE_MAX,
             deduplication=self.deduplication,

@@ -22,11 +22,10 @@ from borzoi.shards.metadata.state import Run, Topic
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import ROOM_INTERVAL_S, WarmReads
 from borzoi.storage.codecs import Codec
-from borzoi.storage.plain_blocks import BlockKey
 from borzoi.storage.reader import Slices
 from borzoi.storage.segment import Compressed
 from tests.shards.hand_loop import HandExecutor
-from tests.shards.owner import RESPONSE_SIZE_MAX, TARGET, Owner, Statuses
+from tests.shards.owner import COPIED_SIZE_MAX, RESPONSE_SIZE_MAX, TARGET, Owner, Statuses
 from tests.shards.test_deleting import run_disk, send
 
 PAYLOADS = [b"%d " % number * 500 for number in range(7)]
@@ -271,9 +270,9 @@ def test_ratios_add_up() -> None:
 def test_reads_wait_for_memory_and_are_served_in_turn(packer: Packer) -> None:
     packer.run()
     owner = packer.owner
-    blocks = owner.readers.blocks
-    reads = WarmReads(owner.loop.as_loop, owner.disk, owner.files, blocks)
-    others = memoryview(blocks.put(BlockKey(99, 0), bytes(RESPONSE_SIZE_MAX - 1000)))
+    memory = owner.copy_memory
+    reads = WarmReads(owner.loop.as_loop, owner.disk, owner.files, memory)
+    others = memory.take(COPIED_SIZE_MAX - 1000)
     served: list[tuple[int, list[bytes]]] = []
 
     def read(number: int) -> None:
@@ -294,5 +293,5 @@ def test_reads_wait_for_memory_and_are_served_in_turn(packer: Packer) -> None:
     run_disk(owner)
     assert [number for number, _ in served] == [0, 1, 2]
     assert all(PAYLOADS[2 * number] in b"".join(views) for number, views in served)
-    assert blocks.size <= RESPONSE_SIZE_MAX
-    assert blocks.reserve(RESPONSE_SIZE_MAX // 2), "nothing stays reserved"
+    assert memory.size <= COPIED_SIZE_MAX
+    assert memory.reserve(COPIED_SIZE_MAX // 2), "nothing stays reserved"

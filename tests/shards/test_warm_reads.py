@@ -59,7 +59,7 @@ def test_cold_bytes_are_fetched_by_a_thread_and_then_served(stopped: Owner) -> N
     if not is_cold(stopped):
         pytest.fail("the page cache kept the file although it was told to drop it")
     found: list[Slices | BrokerError | None] = []
-    reads = WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files, stopped.readers.blocks)
+    reads = WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files, stopped.copy_memory)
     reader = reader_of(stopped)
     reads.read(
         reader,
@@ -84,7 +84,7 @@ def test_warm_bytes_are_served_at_once(stopped: Owner) -> None:
     stopped.log_file.read_bytes()
     found: list[Slices | None] = []
     reader = reader_of(stopped)
-    WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files, stopped.readers.blocks).read(
+    WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files, stopped.copy_memory).read(
         reader,
         stopped.published,
         3,
@@ -109,7 +109,7 @@ def test_what_was_written_lately_is_not_even_looked_up(tmp_path: Path) -> None:
 
 def test_a_file_that_vanished_while_it_was_fetched_is_an_error_not_a_hang(stopped: Owner) -> None:
     found: list[BrokerError | None] = []
-    WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files, stopped.readers.blocks).read(
+    WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files, stopped.copy_memory).read(
         reader_of(stopped),
         stopped.published,
         0,

@@ -13,6 +13,7 @@ from borzoi.protocol.errors import BrokerError, InvalidMessageChecksum
 from borzoi.storage.block_index import BLOCK_SIZE, FOOTER, read_block_index
 from borzoi.storage.codecs import Codec
 from borzoi.storage.compressor import NotCompressed, Stopped, compress_segment
+from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.files import Files
 from borzoi.storage.files import Path as FilePath
 from borzoi.storage.layout import COMPRESSED, compressing_path, stored_log_path
@@ -284,15 +285,15 @@ def test_one_read_takes_a_quarter_of_the_memory(tmp_path: Path) -> None:
     partition.append(*payloads)
     partition.log.roll()
     partition.compress(Codec.ZSTD, block_size=4096)
-    blocks = PlainBlocks(32 * 1064)
+    memory = CopyMemory(32 * 1064)
     partition.reader = PartitionReader(
-        partition.directory, partition.new_windows(), Files(), blocks=blocks
+        partition.directory, partition.new_windows(), Files(), blocks=PlainBlocks(memory)
     )
     assert len(partition.read()) == 8
     slices = partition.reader.read(partition.log.written, 0, 20, ALL, whole=True)
     assert slices.message_count == 20, "what was promised is sent"
     del slices
-    assert blocks.size <= 8 * 1064
+    assert memory.size <= 8 * 1064
 
 
 def test_old_slices_stay_valid_and_readers_look_again(tmp_path: Path) -> None:

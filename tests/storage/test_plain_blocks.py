@@ -1,61 +1,61 @@
-"""The memory for decompressed blocks: what is kept, what is counted, and when there is no more."""
+"""Decompressed blocks: which are found again, and when they make room."""
 
+from borzoi.storage.copy_memory import Copy, CopyMemory
 from borzoi.storage.plain_blocks import BlockKey, PlainBlocks
 
 KEY = BlockKey(0, 0)
 
 
 def test_a_block_is_found_while_somebody_holds_it_or_it_was_used_lately() -> None:
-    blocks = PlainBlocks(4000)  # 1,000 of them for blocks that nobody holds
-    held = memoryview(blocks.put(KEY, bytes(900)))
-    blocks.put(BlockKey(0, 1), bytes(900))
+    memory = CopyMemory(4000)  # 1,000 of them for blocks that nobody holds
+    blocks = PlainBlocks(memory)
+    held = memoryview(blocks.put(KEY, Copy(900)))
+    blocks.put(BlockKey(0, 1), Copy(900))
     assert blocks.get(KEY) is not None
-    assert blocks.size == 1800
-    blocks.put(BlockKey(0, 2), bytes(900))
+    assert memory.size == 1800
+    blocks.put(BlockKey(0, 2), Copy(900))
     assert blocks.get(BlockKey(0, 1)) is None
     del held
     assert blocks.get(KEY) is None
-    assert blocks.size == 900
+    assert memory.size == 900
 
 
 def test_a_small_piece_does_not_hold_its_block() -> None:
-    blocks = PlainBlocks(4000)
-    block = blocks.put(KEY, bytes(range(200)) * 5)
+    memory = CopyMemory(4000)
+    blocks = PlainBlocks(memory)
+    block = blocks.put(KEY, Copy(bytes(range(200)) * 5))
     small = blocks.piece(block, 10, 20)
     large = blocks.piece(block, 0, 600)
     assert (bytes(small), large.nbytes) == (bytes(range(10, 20)), 600)
     assert small.readonly
     assert large.readonly
-    assert blocks.size == 1010
+    assert memory.size == 1010
     blocks.let_go(0)
     del block
-    assert blocks.size == 1010  # `large` holds it
+    assert memory.size == 1010  # `large` holds it
     del large
-    assert blocks.size == 10
+    assert memory.size == 10
     del small
-    assert blocks.size == 0
+    assert memory.size == 0
 
 
-def test_there_is_room_up_to_the_bound_and_for_one_that_is_larger() -> None:
-    blocks = PlainBlocks(1000)
-    assert blocks.reserve(600)
-    assert not blocks.reserve(401)
-    assert blocks.reserve(400)
-    blocks.release(1000)
-    held = memoryview(blocks.put(KEY, bytes(700)))
-    assert not blocks.reserve(400)
-    blocks.put(BlockKey(0, 1), bytes(200))  # nobody holds it: it makes room
-    assert blocks.reserve(300)
-    blocks.release(300)
-    assert not blocks.reserve(5000)
+def test_blocks_that_nobody_holds_make_room() -> None:
+    memory = CopyMemory(1000)
+    blocks = PlainBlocks(memory)
+    held = memoryview(blocks.put(KEY, Copy(240)))
+    blocks.put(BlockKey(0, 1), Copy(230))
+    assert memory.size == 470
+    assert memory.reserve(700), "the one that nobody holds goes"
+    assert memory.size == 240
+    assert blocks.get(BlockKey(0, 1)) is None
+    assert blocks.get(KEY) is not None
+    memory.release(700)
+    assert not memory.reserve(800)
     del held
-    blocks.let_go(0)
-    assert blocks.reserve(5000), "one that is larger than all is let in alone"
-    assert not blocks.reserve(1)
 
 
 def test_what_is_wrong_with_a_block_is_remembered_until_its_file_goes() -> None:
-    blocks = PlainBlocks(1000)
+    blocks = PlainBlocks(CopyMemory(1000))
     number = blocks.new_file()
     assert number != blocks.new_file()
     key = BlockKey(number, 3)
