@@ -19,6 +19,13 @@ from borzoi.shards.root_account import ROOT_PASSWORD_FILE
 from borzoi.storage.check_partition import check_partition
 from borzoi.storage.check_segments import removed
 from borzoi.storage.clean_stop import CleanPartition, CleanStop, is_record
+from borzoi.storage.encrypted import Encryption
+from borzoi.storage.encryption_key import (
+    EncryptionKey,
+    KeyRefused,
+    compare_check,
+    is_check_damaged,
+)
 from borzoi.storage.files import TEMPORARY_SUFFIX, Files
 from borzoi.storage.findings import Findings
 from borzoi.storage.info import UnknownDataFormat, read_info
@@ -33,8 +40,13 @@ from borzoi.storage.layout import (
 DIRECTORY_NAMES: Final = ("stream", "topic", "partition")
 
 
-def check_data(root: Path, files: Files, *, repair: bool = False) -> Findings:
-    """Verify everything below `root`. ConfigError if it is no data directory, or in use."""
+def check_data(
+    root: Path, files: Files, *, repair: bool = False, key: EncryptionKey | None = None
+) -> Findings:
+    """Verify everything below `root`. ConfigError if it is no data directory, or in use.
+
+    Also if the key is not that of the directory.
+    """
     layout = layout_of(root)
     if not os.path.exists(layout.state_log):
         raise ConfigError(f"{root}: there is no metadata log of a broker in it")
@@ -46,7 +58,8 @@ def check_data(root: Path, files: Files, *, repair: bool = False) -> Findings:
         except UnknownDataFormat as error:
             raise ConfigError(str(error)) from error
         _check_names(layout, findings, files)
-        metadata = check_metadata(layout, findings, files)
+        encryption = _encryption(layout, findings, files, key)
+        metadata = check_metadata(layout, findings, files, encryption)
         _check_clean_stops(layout, LAST_STOP_PREFIX, findings, files)
         clean = _check_clean_stops(layout, CLEAN_STOP_PREFIX, findings, files)
         last_stop = CleanStop.last(layout, files)
@@ -62,6 +75,19 @@ def check_data(root: Path, files: Files, *, repair: bool = False) -> Findings:
         return findings
     finally:
         os.close(lock_fd)
+
+
+def _encryption(
+    layout: DataLayout, findings: Findings, files: Files, key: EncryptionKey | None
+) -> Encryption | None:
+    if is_check_damaged(layout, files):
+        findings.damaged(layout.encryption_check_file, "does not match its checksum")
+    elif key is not None:
+        try:
+            compare_check(layout, files, key)
+        except KeyRefused as error:
+            raise ConfigError(str(error)) from error
+    return None if key is None else Encryption(key, encrypts=False)
 
 
 def layout_of(root: Path) -> DataLayout:

@@ -116,7 +116,13 @@ def reset_root_command(config_path: Path | None, generate: bool) -> None:
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--repair", is_flag=True, help="Mend what can be mended without losing anything.")
 @click.option("--json", "json_wanted", is_flag=True, help="Report as JSON.")
-def check_command(directory: Path, repair: bool, json_wanted: bool) -> None:
+@click.option(
+    "--key-file",
+    envvar="IGGY_SYSTEM_ENCRYPTION_KEY_FILE",
+    default="",
+    help="The encryption key, if metadata is encrypted; or IGGY_SYSTEM_ENCRYPTION_KEY.",
+)
+def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: str) -> None:
     """Verify everything in the data DIRECTORY of a stopped broker.
 
     Ends with 0 if all of it verifies, with 2 if --repair or the next start mends what is wrong, and
@@ -126,10 +132,14 @@ def check_command(directory: Path, repair: bool, json_wanted: bool) -> None:
     # Imported here: nothing else of the command line needs it.
     from borzoi.shards.check_data import check_data
     from borzoi.shards.check_report import as_json, as_text, exit_code
+    from borzoi.shards.config.schema import Encryption
+    from borzoi.shards.encryption import configured_key
     from borzoi.storage.files import Files
 
+    given = os.environ.get("IGGY_SYSTEM_ENCRYPTION_KEY", "")
     try:
-        findings = check_data(directory, Files(), repair=repair)
+        key = configured_key(Encryption(key=given, key_file=key_file))
+        findings = check_data(directory, Files(), repair=repair, key=key)
     except ConfigError as error:
         sys.exit(report(error))
     click.echo((as_json if json_wanted else as_text)(str(directory), findings))

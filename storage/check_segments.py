@@ -6,9 +6,9 @@ the last sound message of the active segment, if it lies behind the recovery poi
 stop was not a clean one. Sound messages behind a damaged one are never cut, although the next
 start would do it where nothing says that they were durable: whoever checks first may save them.
 
-A segment has a form, which its suffix tells: FORMS says how to open each; its first bytes
-tell whether it is encrypted, which no key is needed for. Whatever form it has,
-what is read here are the bytes of its messages.
+A segment has a form, which its suffix tells: FORMS says how to open each. Whatever form it has,
+what is read here are the bytes of its messages. An encrypted one is verified as it is stored: that
+needs no key, and finds all that time and crashes do.
 """
 
 import os
@@ -34,7 +34,7 @@ from borzoi.storage.recovery import is_sound_index
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index
 from borzoi.storage.segment import IndexEntry
-from borzoi.storage.segment_form import read_form
+from borzoi.storage.segment_form import SegmentForm, read_form
 
 LogOpener: TypeAlias = Callable[[str, int, Files], AbstractContextManager[LogBytes]]
 
@@ -97,7 +97,7 @@ def check_sealed(
     expected = following - segment.first_offset
     with segment.open(segment.path, segment.first_offset, files) as log:
         rebuilt = rebuild_index(log, expected, timestamp_min, fill=False)
-        size = log.size
+        size, form = log.size, log.form
         _tell_damaged_blocks(segment, log, findings)
     _tell_lost(segment, rebuilt.lost, findings)
     if rebuilt.end_position != size:
@@ -111,7 +111,7 @@ def check_sealed(
             f"LOST offsets {first} to {following - 1}, the next segment begins at {following}",
         )
     _check_index(segment, rebuilt, findings, files, may_be_longer=False)
-    return _count(segment, rebuilt, timestamp_min, findings)
+    return _count(segment, form, rebuilt, timestamp_min, findings)
 
 
 def check_active(
@@ -121,9 +121,9 @@ def check_active(
     with segment.open(segment.path, segment.first_offset, files) as log:
         count_max = log.size // MESSAGE_HEADER_SIZE
         rebuilt = rebuild_index(log, count_max, timestamp_min, fill=False)
-        size = log.size
+        size, form = log.size, log.form
         _tell_damaged_blocks(segment, log, findings)
-        rebuilt = _without_unsound_end(rebuilt, segment.first_offset, log.form.start)
+    rebuilt = _without_unsound_end(rebuilt, segment.first_offset, form.start)
     _tell_lost(segment, rebuilt.lost, findings)
     if rebuilt.lost and durable.clean is None:
         _warn_of_cut(segment, durable, rebuilt, findings)
@@ -131,7 +131,7 @@ def check_active(
     if rebuilt.end_position < size:
         is_cut = _tell_torn(segment, durable, rebuilt, size, findings, files)
     _check_index(segment, rebuilt, findings, files, may_be_longer=not is_cut)
-    return _count(segment, rebuilt, timestamp_min, findings)
+    return _count(segment, form, rebuilt, timestamp_min, findings)
 
 
 def check_lonely_indexes(
@@ -187,7 +187,8 @@ def _tell_torn(
     text = f"{size - end} bytes behind offset {last} are not a sound message"
     if durable.clean is not None:
         findings.damaged(segment.path, f"{text}, and the clean stop left none there")
-    elif durable.point is not None and end < durable.point.position:
+    elif _were_durable(segment, durable.point, end):
+        assert durable.point is not None
         findings.damaged(segment.path, f"{text}, and {durable.point.position} bytes were durable")
     elif not segment.is_plain:
         findings.damaged(segment.path, text)
@@ -199,6 +200,11 @@ def _tell_torn(
         )
         return bool(findings.found[-1].mended)
     return False
+
+
+def _were_durable(segment: SegmentFile, point: RecoveryPoint | None, end: int) -> bool:
+    # That of an empty segment says nothing: it may have been of another form then.
+    return point is not None and point.next_offset > segment.first_offset and end < point.position
 
 
 def cut_file(path: str, size: int, files: Files) -> str:
@@ -262,12 +268,16 @@ def _tell_lost(segment: SegmentFile, lost: list[tuple[int, int]], findings: Find
 
 
 def _count(
-    segment: SegmentFile, rebuilt: Rebuilt, timestamp_min: int, findings: Findings
+    segment: SegmentFile,
+    form: SegmentForm,
+    rebuilt: Rebuilt,
+    timestamp_min: int,
+    findings: Findings,
 ) -> CheckedEnd:
     counts = findings.counts
     counts.segments += 1
     counts.messages += rebuilt.message_count - sum(end - first for first, end in rebuilt.lost)
-    counts.message_bytes += rebuilt.end_position
     count = rebuilt.message_count
+    counts.message_bytes += form.message_bytes(rebuilt.end_position, count)
     last = IndexEntry.at(rebuilt.entries, count - 1).timestamp if count else timestamp_min
     return CheckedEnd(segment.first_offset + count, last)

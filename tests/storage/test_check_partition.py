@@ -13,6 +13,8 @@ from borzoi.storage.codecs import Codec
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings, Level
 from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.segment_form import HEADER_SIZE
+from tests.storage.ciphers import encrypted_partition
 from tests.storage.faults import FailingFiles
 from tests.storage.partitions import BIRTH, Partition, overwrite
 from tests.storage.test_bit_flips import flips
@@ -244,3 +246,44 @@ def test_compressed_segments_are_checked_block_by_block(tmp_path: Path) -> None:
     check(partition, repair=True)
     assert not path.exists()
     assert check(partition).found == []
+
+
+def test_encrypted_segments_are_verified_without_a_key(tmp_path: Path) -> None:
+    partition = encrypted_partition(tmp_path, segment_size_max=512)
+    for number in range(12):
+        partition.append(b"secret %d" % number)
+    partition.log.sync()
+    clean = partition.log.clean_partition(0)
+    partition.log.close()
+    for known in (None, clean):
+        findings = check(partition, known)
+        assert texts(findings, Level.MENDABLE) == []
+        assert findings.counts.messages == 12
+        assert findings.counts.message_bytes == partition.log.size_bytes
+    good = contents(partition)
+    # A repair touches nothing of it.
+    check(partition, repair=True)
+    assert contents(partition) == good
+    sealed = partition.log_file(0)
+    rotten = bytearray(sealed.read_bytes())
+    rotten[HEADER_SIZE + 70] ^= 1
+    overwrite(sealed, bytes(rotten))
+    assert texts(check(partition), Level.DAMAGED) == ["DAMAGED messages at offsets 0 to 0"]
+
+
+def test_only_the_torn_end_of_an_encrypted_segment_is_cut(tmp_path: Path) -> None:
+    partition = encrypted_partition(tmp_path)
+    partition.append(b"one", b"two")
+    partition.log.close()
+    file = partition.log_file()
+    whole = file.read_bytes()
+    overwrite(file, whole[:-1])
+    findings = check(partition, repair=True)
+    assert len(texts(findings, Level.MENDABLE)) == 2  # and the index
+    assert file.stat().st_size == (len(whole) + HEADER_SIZE) // 2
+    overwrite(file, whole[: HEADER_SIZE + 1])
+    check(partition, repair=True)
+    assert file.stat().st_size == HEADER_SIZE
+    partition.reopen()
+    assert partition.append(b"again") == 0
+    assert partition.read() == [b"again"]
