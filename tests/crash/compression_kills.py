@@ -2,9 +2,9 @@
 
     python -m tests.crash.compression_kills --kills 200 [--mode written|fsync] [--seed N]
 
-Tiny segments, every topic compressed; producers and a reader on both shards. Beside what
-kill_cycles.py demands (nothing acknowledged is lost, nothing is there twice, no offset is used
-again), after each kill and start
+Tiny segments, every topic compressed, every other life of the broker encrypted; producers and a
+reader on both shards. Beside what kill_cycles.py demands (nothing acknowledged is lost, nothing is
+there twice, no offset is used again), after each kill and start
 
     no segment lies there in two ways once its shard serves
     what was not compressed when the broker died is compressed in time, and reads as before
@@ -31,12 +31,16 @@ CODECS: Final = ("gzip", "lz4", "zstd")
 TINY: Final = {
     "IGGY_SYSTEM_SEGMENT_SIZE": "5KiB",
     "IGGY_MESSAGE_SAVER_INTERVAL": "100 ms",
+    "IGGY_SYSTEM_ENCRYPTION_KEY": "A" * 43 + "=",
 }
 TIMEOUT_S: Final = 120.0
 
 
 class CompressionKills(KillCycles):
-    """Kill cycles in which each start has another codec: segments keep what they have."""
+    """Kill cycles in which each start has another codec, every other one encryption.
+
+    Segments keep what they have.
+    """
 
     def __init__(self, data: Path, mode: str, seed: int) -> None:
         super().__init__(data, mode, seed)
@@ -47,7 +51,9 @@ class CompressionKills(KillCycles):
 
     def _choose_codec(self) -> None:
         codec = CODECS[self.summary.cycles % len(CODECS)]
+        encrypted = self.summary.cycles % 2 == 1
         self.broker.settings["IGGY_SYSTEM_COMPRESSION_DEFAULT_ALGORITHM"] = codec
+        self.broker.settings["IGGY_SYSTEM_ENCRYPTION_ENABLED"] = str(encrypted).lower()
 
     def kill(self) -> None:
         super().kill()
