@@ -297,6 +297,23 @@ def spark(
         console.print(f"written to {draw_rates(found, output_dir / 'spark.png')}")
 
 
+@bench.command()
+@click.option("-d", "--duration", type=DURATION, default="5s", show_default=True, help="Per codec.")
+@data_dir_option
+def compression(duration: int, data_dir: Path | None) -> None:
+    """Produce with each codec, and see what it costs and saves."""
+    with reported():
+        from borzoi.bench.compression import CODECS, measure
+
+        for codec in CODECS:
+            found = measure(codec, duration / 1e9, data_dir)
+            click.echo(
+                f"{codec:5}  produce {found.produce_mb_s:6.0f} MB/s, compressed"
+                f" {found.settled_s:.1f} s later; ratio {found.ratio:.2f},"
+                f" {found.saved_mb:.0f} MB saved; poll {found.poll_mb_s:.0f} MB/s"
+            )
+
+
 @bench.command(name="soak-memory")
 @click.option("--bytes", "total", type=SIZE, default="20GB", show_default=True)
 @data_dir_option

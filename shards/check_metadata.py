@@ -1,25 +1,32 @@
 """Checking the metadata of a stopped broker: every entry of its log, and both snapshots.
 
 Every entry is verified, also those that a snapshot covers, and the newest snapshot has to be what
-the one before and the entries between them come to.
+the one before and the entries between them come to. Where they are encrypted and there is no key,
+it ends with the checksums.
 """
 
 import os
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from borzoi.shards.metadata.follower import MetadataCopy, open_copy
+from borzoi.shards.metadata.sealing import KeyMissing
 from borzoi.shards.metadata.snapshot import (
     Snapshot,
     SnapshotDamaged,
+    SnapshotEncrypted,
     previous_path,
     read_snapshot,
 )
 from borzoi.shards.metadata.state import State
 from borzoi.storage.check_segments import cut_file
+from borzoi.storage.encrypted import Encryption
+from borzoi.storage.encryption_key import has_check
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.wal import START, LogEnd, WalDamaged, find_end, log_start
+
+WITHOUT_KEY: Final = "encrypted, and no key was given: its checksums are right, no more is known"
 
 
 class CheckedMetadata(NamedTuple):
@@ -29,13 +36,15 @@ class CheckedMetadata(NamedTuple):
     last_index: int
 
 
-def check_metadata(layout: DataLayout, findings: Findings, files: Files) -> CheckedMetadata | None:
-    """Verify log and snapshots; what they come to, None if the broker could not start with them."""
-    if os.path.exists(layout.encryption_check_file):
-        _check_encrypted(layout, findings, files)
-        return None
-    newest = _check_snapshot(layout.state_snapshot, findings, files)
-    previous = _check_snapshot(previous_path(layout.state_snapshot), findings, files)
+def check_metadata(
+    layout: DataLayout, findings: Findings, files: Files, encryption: Encryption | None = None
+) -> CheckedMetadata | None:
+    """Verify log and snapshots; what they come to, None if the broker could not start with them.
+
+    Also None if nobody can tell without a key.
+    """
+    newest = _check_snapshot(layout.state_snapshot, findings, files, encryption)
+    previous = _check_snapshot(previous_path(layout.state_snapshot), findings, files, encryption)
     log = layout.state_log
     start = log_start(files, log)
     try:
@@ -57,33 +66,29 @@ def check_metadata(layout: DataLayout, findings: Findings, files: Files) -> Chec
         )
     try:
         if newest is not None:
-            _compare(layout, newest, previous, start, findings, files)
-        copy = open_copy(log, layout.state_snapshot, files)
+            _compare(layout, newest, previous, start, findings, files, encryption)
+        copy = open_copy(log, layout.state_snapshot, files, encryption)
         _advance(copy, end)
+    except KeyMissing:
+        findings.note(log, WITHOUT_KEY)
+        return None
     except WalDamaged as error:
+        if encryption is None and has_check(layout, files):
+            findings.note(log, WITHOUT_KEY)
+            return None
         findings.damaged(log, str(error))
         return None
     return CheckedMetadata(copy.state, end.index)
 
 
-def _check_encrypted(layout: DataLayout, findings: Findings, files: Files) -> None:
-    """Without the key: the checksums of the entries are over what is stored."""
-    log = layout.state_log
-    findings.note(log, "encrypted: its entries are verified, but not compared with anything")
-    start = log_start(files, log)
+def _check_snapshot(
+    path: str, findings: Findings, files: Files, encryption: Encryption | None
+) -> Snapshot | None:
     try:
-        end, torn = find_end(files, log, start)
-    except WalDamaged as error:
-        findings.damaged(log, str(error))
-        return
-    findings.counts.metadata_entries += end.index - start.index
-    if torn is not None:
-        findings.note(log, f"{torn.size} bytes behind entry {end.index} are a torn write")
-
-
-def _check_snapshot(path: str, findings: Findings, files: Files) -> Snapshot | None:
-    try:
-        snapshot = read_snapshot(files, path)
+        snapshot = read_snapshot(files, path, encryption)
+    except SnapshotEncrypted:
+        findings.note(path, WITHOUT_KEY)
+        return None
     except SnapshotDamaged as error:
         findings.damaged(path, f"is not used: {error}")
         return None
@@ -99,13 +104,15 @@ def _compare(
     start: LogEnd,
     findings: Findings,
     files: Files,
+    encryption: Encryption | None,
 ) -> None:
     """Whether the newest snapshot is what the log says, where the log goes back far enough."""
     log = layout.state_log
     if previous is not None:
-        copy = MetadataCopy(files, log, previous.state, previous.end_in(files, log), None)
+        end = previous.end_in(files, log)
+        copy = MetadataCopy(files, log, previous.state, end, None, encryption)
     elif start == START:
-        copy = MetadataCopy(files, log, State(), START, None)
+        copy = MetadataCopy(files, log, State(), START, None, encryption)
     else:
         return
     _advance(copy, newest.end_in(files, log))

@@ -61,6 +61,7 @@ class RequestKind(IntEnum):
     DELETE_UP_TO = 33  # segments that end at offset `first` or before; option = 1: even unread
     SEGMENTS = 34  # write the sealed segments into the lent buffer
     CHECK_INDEX = 35  # of the segment whose first offset is `first`
+    SEGMENT_REPLACED = 36  # to everybody: the log of segment `first` is another file now
     # option = failed or succeeded; digests: first = name and address, second = address,
     # namespace = name
     LOGIN_NOTE = 64

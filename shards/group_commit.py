@@ -8,7 +8,7 @@ is in flight per partition, in a thread; what arrives meanwhile forms the next g
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Final
 
@@ -42,6 +42,8 @@ class GroupCommit:
         self._durability = durability
         self._journal_messages_max = journal_messages_max
         self._journal_size_max = journal_size_max
+        # Told when a segment was sealed and has reached the disk; the worker wires it.
+        self.on_sealed: Callable[[OwnedPartition], None] | None = None
         self._touched: dict[OwnedPartition, None] = {}
         self._commit_appends = {
             Durability.BUFFERED: self._commit_journal,
@@ -243,6 +245,8 @@ class GroupCommit:
             ended(status)
         if not partition.alive:
             return
+        if plan is not None and plan.sealed and status == 0 and self.on_sealed is not None:
+            self.on_sealed(partition)
         if partition.appends:
             self.touch(partition)
         if partition.sync_waiters and not partition.syncing:

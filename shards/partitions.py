@@ -33,14 +33,14 @@ from borzoi.shards.poll_start import current_offset, poll_start
 from borzoi.shards.readers import HEALS_MAX, Readers
 from borzoi.shards.resubmission import stored_since
 from borzoi.shards.target import Target
-from borzoi.shards.warm_reads import WarmReads
+from borzoi.shards.warm_reads import WARM_TRIES_MAX, WarmReads
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.offsets import ConsumerOffsets
 from borzoi.storage.open_files import OpenFiles
-from borzoi.storage.reader import Slices
+from borzoi.storage.reader import Packed, Slices
 from borzoi.storage.trash import retire_directory
 
 LOG: Final = logging.getLogger(__name__)
@@ -153,12 +153,21 @@ class Partitions:
         self._commit.touch(partition)
 
     def resolve_poll(
-        self, target: Target, poll: Poll, done: Done, *, heals_left: int = HEALS_MAX
+        self,
+        target: Target,
+        poll: Poll,
+        done: Done,
+        *,
+        heals_left: int = HEALS_MAX,
+        loads_left: int = WARM_TRIES_MAX,
     ) -> None:
         """Decide what a poll returns: first offset, message count, current offset."""
 
         def again() -> None:
             self.resolve_poll(target, poll, done, heals_left=heals_left - 1)
+
+        def loaded() -> None:
+            self.resolve_poll(target, poll, done, heals_left=heals_left, loads_left=loads_left - 1)
 
         try:
             partition = self.find(target)
@@ -171,8 +180,13 @@ class Partitions:
                 poll,
                 published,
                 partition.offsets.get(kind, poll.consumer),
-                lambda timestamp: reader.find_timestamp(published, timestamp),
+                lambda timestamp: reader.find_timestamp(
+                    published, timestamp, may_wait=loads_left == 0
+                ),
             )
+        except Packed as packed:
+            self._warm_reads.load(packed, loaded, lambda error: done(error.status, 0, 0, 0))
+            return
         except BrokerError as error:
             if heals_left == 0 or not self._readers.heal(target, again):
                 done(error.status, 0, 0, 0)

@@ -13,6 +13,7 @@ from borzoi.shards.logins import Logins
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.metadata_writing import MetadataWriting
 from borzoi.shards.owners import Owners
+from borzoi.shards.readers import Readers
 
 APPEND: Final = int(RequestKind.APPEND)
 
@@ -29,6 +30,7 @@ class PeerRequests:
         logins: Logins,
         groups: Groups,
         caches: Caches,
+        readers: Readers,
     ) -> None:
         self._owners = owners
         self._metadata = metadata
@@ -37,6 +39,7 @@ class PeerRequests:
         self._logins = logins
         self._groups = groups
         self._caches = caches
+        self._readers = readers
 
     def serve(self, shard: int, request: Request, lent: memoryview, done: Done) -> None:
         """Answer a request of `shard`, now or later."""
@@ -61,5 +64,8 @@ class PeerRequests:
                 self._groups.serve(shard, request, lent, done)
             case RequestKind.CACHE_METRICS:
                 self._caches.serve(lent, done)
+            case RequestKind.SEGMENT_REPLACED:
+                self._readers.replaced(request.namespace, request.birth, request.first)
+                done(0, 0, 0, 0)
             case _:
                 self._owners.serve(request, lent, done)

@@ -17,9 +17,9 @@ from borzoi.shards.poll import Poll
 from borzoi.shards.poll_start import current_offset, poll_start
 from borzoi.shards.readers import HEALS_MAX, Readers
 from borzoi.shards.target import Target
-from borzoi.shards.warm_reads import WarmReads
+from borzoi.shards.warm_reads import WARM_TRIES_MAX, WarmReads
 from borzoi.storage.published import Published
-from borzoi.storage.reader import Slices
+from borzoi.storage.reader import Packed, Slices
 
 Polled = Callable[[int, int, Slices | None], None]
 """Told the status, the partition's current offset, and what is to be sent (None = nothing)."""
@@ -65,7 +65,13 @@ class Polls:
         return published.next_offset - 1, *found
 
     def poll(
-        self, target: Target, poll: Poll, polled: Polled, *, heals_left: int = HEALS_MAX
+        self,
+        target: Target,
+        poll: Poll,
+        polled: Polled,
+        *,
+        heals_left: int = HEALS_MAX,
+        loads_left: int = WARM_TRIES_MAX,
     ) -> None:
         """Find what a poll returns; `polled` is called once, at once or later."""
         published = self._readers.published(target.slot)
@@ -84,8 +90,19 @@ class Polls:
                 poll,
                 published,
                 None,
-                lambda timestamp: reader.find_timestamp(published, timestamp),
+                lambda timestamp: reader.find_timestamp(
+                    published, timestamp, may_wait=loads_left == 0
+                ),
             )
+        except Packed as packed:
+            self._warm_reads.load(
+                packed,
+                lambda: self.poll(
+                    target, poll, polled, heals_left=heals_left, loads_left=loads_left - 1
+                ),
+                lambda error: polled(error.status, 0, None),
+            )
+            return
         except BrokerError as error:
             if heals_left == 0 or not self._readers.heal(
                 target, lambda: self.poll(target, poll, polled, heals_left=heals_left - 1)
@@ -108,6 +125,7 @@ class Polls:
         current: int,
         polled: Polled,
         *,
+        whole: bool = False,
         heals_left: int = HEALS_MAX,
     ) -> None:
         def again() -> None:
@@ -115,7 +133,8 @@ class Polls:
             if now.birth != target.birth:
                 polled(PartitionNotFound.status, 0, None)
             else:
-                self._read(target, now, start, count, current, polled, heals_left=heals_left - 1)
+                left = heals_left - 1
+                self._read(target, now, start, count, current, polled, whole=whole, heals_left=left)
 
         def read(slices: Slices | None, error: BrokerError | None) -> None:
             if error is None:
@@ -123,9 +142,8 @@ class Polls:
             elif heals_left == 0 or not self._readers.heal(target, again):
                 polled(error.status, current, None)
 
-        self._warm_reads.read(
-            self._readers.reader(target), published, start, count, self._response_size_max, read
-        )
+        reader, bytes_max = self._readers.reader(target), self._response_size_max
+        self._warm_reads.read(reader, published, start, count, bytes_max, read, whole=whole)
 
     def _ask_owner(self, target: Target, poll: Poll, polled: Polled) -> None:
         self._owners.resolve_poll(target, poll, self.after_owner(target, polled))
@@ -143,6 +161,7 @@ class Polls:
                 polled(PartitionNotFound.status, 0, None)
                 return
 
-            self._read(target, published, start, found, current, polled)
+            # What was committed has to be sent, all of it.
+            self._read(target, published, start, found, current, polled, whole=True)
 
         return resolved

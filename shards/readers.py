@@ -12,12 +12,12 @@ from borzoi.router.placement import unpack_namespace
 from borzoi.shards.descriptors import Done
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.target import Target
-from borzoi.storage.decryption import TakeMemory, heap_memory
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.mapped import WindowCache
+from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
 
@@ -36,9 +36,9 @@ class Readers:
         windows: WindowCache,
         files: Files,
         validate_checksum: bool,
+        blocks: PlainBlocks,
         caching: IndexCaching = IndexCaching.OPEN_SEGMENT,
         encryption: Encryption | None = None,
-        memory: TakeMemory = heap_memory,
     ) -> None:
         self._board = board
         self._layout = layout
@@ -47,7 +47,7 @@ class Readers:
         self._files = files
         self._validate_checksum = validate_checksum
         self._encryption = encryption
-        self._memory = memory
+        self.blocks = blocks
         # How to ask the owner of a partition to check an index; the worker wires it.
         self.ask_owner: Callable[[Target, int, Done], None] | None = None
         self._readers: dict[tuple[int, int], PartitionReader] = {}  # oldest first
@@ -96,6 +96,12 @@ class Readers:
             if reader.reads_count:
                 yield namespace, reader.reads_count, min(reader.cold_count, reader.reads_count)
 
+    def replaced(self, namespace: int, birth: int, segment: int) -> None:
+        """The owner has compressed a segment: let go of its plain log."""
+        reader = self._readers.get((namespace, birth))
+        if reader is not None:
+            reader.replaced(segment)
+
     def reader(self, target: Target) -> PartitionReader:
         """The reader of one life of a partition."""
         key = (target.namespace, target.birth)
@@ -110,7 +116,7 @@ class Readers:
                 newest=lambda: self.published(target.slot),
                 index_windows=self._index_windows,
                 cipher=cipher_of(self._encryption, target.namespace, target.birth),
-                memory=self._memory,
+                blocks=self.blocks,
             )
             self._readers[key] = reader
             if len(self._readers) > READERS_MAX:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from borzoi.router.board import METADATA_SLOT
+from borzoi.router.placement import unpack_namespace
 from borzoi.shards.archive_store import open_store
 from borzoi.shards.archiving import Archiver
 from borzoi.shards.caches import Caches
@@ -23,6 +24,7 @@ from borzoi.shards.cleaner import Cleaner
 from borzoi.shards.clients import Clients, Connected
 from borzoi.shards.clock import BrokerClock
 from borzoi.shards.cluster import Cluster
+from borzoi.shards.compressing import Compressing, InForce, in_force, low_priority_thread
 from borzoi.shards.config import Config
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import archives
@@ -59,6 +61,7 @@ from borzoi.shards.shard_storage import ShardStorage
 from borzoi.shards.snapshots import Snapshots
 from borzoi.shards.statistics import Statistics
 from borzoi.shards.supervisor_link import SupervisorLink
+from borzoi.shards.target import Target
 from borzoi.shards.tasks import Tasks
 from borzoi.shards.token_cleaner import TokenCleaner
 from borzoi.shards.usage import UsageMeter
@@ -141,6 +144,7 @@ class Shard:
             self._logins,
             self.groups,
             self._caches,
+            storage.readers,
         )
         self.cluster = Cluster(config, spec.follower)
         services = self._new_services()
@@ -155,6 +159,7 @@ class Shard:
             lambda state: self.groups.lost(client_id_of(state.address), state.seats),
         )
         self.archiver = self._new_archiver() if archives(config) else None
+        self.compressing = self._new_compressing()
 
     # What it is made of.
 
@@ -252,6 +257,20 @@ class Shard:
             storage.deleting.may_go = archiver.archived_count
         return archiver
 
+    def _new_compressing(self) -> Compressing:
+        storage = self._storage
+        compressing = Compressing(
+            self._loop,
+            low_priority_thread(),
+            storage.files,
+            storage.layout.trash,
+            lambda: list(storage.partitions),
+            self._codec_of,
+            self._tell_replaced,
+        )
+        storage.commit.on_sealed = compressing.sealed
+        return compressing
+
     def periodic_work(self) -> list[Periodic]:
         """What is done now and then as long as the shard serves, if it is wanted."""
         config = self._config
@@ -269,6 +288,7 @@ class Shard:
             work.append(self._new_cleaner())
         if self.archiver is not None:
             work.append(self.archiver)
+        work.append(self.compressing)
         return work
 
     def _new_cleaner(self) -> Cleaner:
@@ -297,6 +317,21 @@ class Shard:
             self.groups.client_gone(client_id)
         if self._spec.shard == METADATA_SHARD and ROOT_USER_ID in effects.passwords_changed:
             forget_root_password(Path(self._storage.layout.root))
+
+    def _codec_of(self, target: Target) -> InForce | None:
+        stream_id, topic_id, _ = unpack_namespace(target.namespace)
+        topic = self.metadata.refresh().find_topic(stream_id, topic_id)
+        return None if topic is None else in_force(self._config.system.compression, topic)
+
+    def _tell_replaced(self, target: Target, segment: int) -> None:
+        """Let every shard unmap the plain log of a segment that was compressed."""
+        self._storage.readers.replaced(target.namespace, target.birth, segment)
+        self._peers.tell_all(
+            RequestKind.SEGMENT_REPLACED,
+            namespace=target.namespace,
+            birth=target.birth,
+            first=segment,
+        )
 
     def _tell_login_note(self, note: Note, attempt: Attempt) -> None:
         self._peers.tell_all(

@@ -19,7 +19,6 @@ from borzoi.protocol.batch import ENTRIES_MAX
 from borzoi.protocol.errors import BrokerError
 from borzoi.shards.cannot_boot import CannotBoot
 from borzoi.shards.config import Config
-from borzoi.shards.copy_memory import CopyMemory
 from borzoi.shards.deduplication import Deduplication
 from borzoi.shards.deleting import Deleting
 from borzoi.shards.durability import Durability
@@ -35,6 +34,7 @@ from borzoi.shards.shard_memory import ShardMemory
 from borzoi.shards.warm_reads import WarmReads
 from borzoi.shards.worker_spec import WorkerSpec
 from borzoi.storage.clean_stop import CleanStop
+from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import EncryptionKey
 from borzoi.storage.files import Files
@@ -43,6 +43,7 @@ from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.plain_blocks import PlainBlocks
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -78,16 +79,16 @@ class ShardStorage:
         if spec.encryption_key:
             key = EncryptionKey(spec.encryption_key)
             self.encryption = Encryption(key, encrypts=system.encryption.enabled)
-        copy_memory = CopyMemory(loop, memory.pool)
+        copy_memory = CopyMemory(config.limits.copied_size_max)
         self.readers = Readers(
             memory.board,
             self.layout,
             WindowCache(WINDOWS_MAX),
             self.files,
             system.partition.validate_checksum,
+            PlainBlocks(copy_memory),
             self._index_caching,
             self.encryption,
-            copy_memory.take,
         )
         self.warm_reads = WarmReads(loop, self.disk, self.files, copy_memory)
         self.commit = GroupCommit(

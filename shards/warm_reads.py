@@ -3,22 +3,28 @@
 A page that is not in memory would stop the whole loop inside `send`, or inside the check of a
 checksum: milliseconds for a megabyte. So bytes that were not written lately are looked up first
 (mincore, some microseconds), and missing ones are read by a thread before they are touched. What
-is encrypted is decrypted by a thread as well, if it is more than a little.
+is encrypted is decrypted by a thread as well, if it is more than a little, and blocks of
+compressed segments are read and decompressed by one.
+
+Both are copies, which take memory until they are sent; a read for which there is none left waits
+in the order of arrival until others have been sent.
 """
 
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final
+from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import BrokerError, CannotDecryptData, CannotReadFile
-from borzoi.shards.copy_memory import CopyMemory
+from borzoi.storage.compressed_file import Replaced
+from borzoi.storage.copy_memory import Copy, CopyMemory
 from borzoi.storage.decryption import Decryption, Plain
 from borzoi.storage.files import Files
 from borzoi.storage.published import Published
-from borzoi.storage.reader import Cold, Encrypted, PartitionReader, Slices
+from borzoi.storage.reader import Cold, Encrypted, Packed, PartitionReader, Slices
 from borzoi.storage.segment_view import ColdRange
 
 LOG: Final = logging.getLogger(__name__)
@@ -28,8 +34,22 @@ WARM_TRIES_MAX: Final = 8
 
 FETCH_SIZE: Final = 1024 * 1024
 
+ROOM_INTERVAL_S: Final = 0.01
+"""How often a look is taken whether memory for copies has become free."""
+
 Read = Callable[[Slices | None, BrokerError | None], None]
 """Told the slices, or why there are none."""
+
+
+class Wanted(NamedTuple):
+    """What is to be read: the arguments of PartitionReader.read."""
+
+    reader: PartitionReader
+    published: Published
+    first_offset: int
+    count_max: int
+    bytes_max: int
+    whole: bool
 
 
 class WarmReads:
@@ -40,13 +60,14 @@ class WarmReads:
         loop: asyncio.AbstractEventLoop,
         disk: Executor,
         files: Files,
-        memory: CopyMemory | None = None,
+        memory: CopyMemory,
     ) -> None:
-        """`memory` is needed where something may be encrypted."""
         self._loop = loop
         self._disk = disk
         self._files = files
         self._memory = memory
+        # At most one for each connection of this shard, and for each poll of a peer.
+        self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
 
     def read(
         self,
@@ -56,34 +77,18 @@ class WarmReads:
         count: int,
         bytes_max: int,
         ended: Read,
+        *,
+        whole: bool = False,
     ) -> None:
         """Read as `PartitionReader.read` does; `ended` is called at once if nothing is cold."""
-        self._attempt(reader, published, first_offset, count, bytes_max, ended, WARM_TRIES_MAX)
-
-    def _attempt(
-        self,
-        reader: PartitionReader,
-        published: Published,
-        first_offset: int,
-        count: int,
-        bytes_max: int,
-        ended: Read,
-        tries_left: int,
-    ) -> None:
         try:
             slices = reader.read(
-                published, first_offset, count, bytes_max, may_wait=tries_left == 0
+                published, first_offset, count, bytes_max, may_wait=False, whole=whole
             )
-        except Cold as cold:
-            if tries_left == WARM_TRIES_MAX:
-                reader.cold_count += 1
-            self._fetch(
-                cold.range,
-                lambda: self._attempt(
-                    reader, published, first_offset, count, bytes_max, ended, tries_left - 1
-                ),
-                ended,
-            )
+        except (Cold, Packed) as missing:
+            reader.cold_count += 1
+            wanted = Wanted(reader, published, first_offset, count, bytes_max, whole)
+            self._fetch_for(wanted, missing, ended, WARM_TRIES_MAX)
         except Encrypted as encrypted:
             self._decrypt(reader, encrypted.work, ended)
         except BrokerError as error:
@@ -91,8 +96,80 @@ class WarmReads:
         else:
             ended(slices, None)
 
+    def _attempt(self, wanted: Wanted, ended: Read, tries_left: int) -> None:
+        reader, published, first_offset, count, bytes_max, whole = wanted
+        may_wait = tries_left == 0
+        try:
+            slices = reader.read(
+                published, first_offset, count, bytes_max, may_wait=may_wait, whole=whole
+            )
+        except (Cold, Packed) as missing:
+            self._fetch_for(wanted, missing, ended, tries_left)
+        except Encrypted as encrypted:
+            self._decrypt(reader, encrypted.work, ended)
+        except BrokerError as error:
+            ended(None, error)
+        else:
+            ended(slices, None)
+
+    def _fetch_for(
+        self, wanted: Wanted, missing: Cold | Packed, ended: Read, tries_left: int
+    ) -> None:
+        def again() -> None:
+            self._attempt(wanted, ended, tries_left - 1)
+
+        if isinstance(missing, Cold):
+            self._fetch(missing.range, again, ended)
+        else:
+            self.load(missing, again, lambda error: ended(None, error))
+
+    def load(
+        self, packed: Packed, again: Callable[[], None], failed: Callable[[BrokerError], None]
+    ) -> None:
+        """Decompress what a read needs, when there is memory for it, then call `again`."""
+
+        def loaded(error: BrokerError | None) -> None:
+            self._memory.release(packed.size_max)
+            if error is not None:
+                failed(error)
+                return
+            held = [missing.take_in() for missing in packed.missing if missing.is_loaded]
+            again()
+            # Until then nobody else held them.
+            del held
+
+        def run() -> None:
+            error = None
+            try:
+                for missing in packed.missing:
+                    missing.load()
+            except (FileNotFoundError, Replaced):
+                # Deleted or purged meanwhile: the next attempt finds out what that means.
+                pass
+            except OSError as problem:
+                error = CannotReadFile(f"{packed}: {problem}")
+            self._loop.call_soon_threadsafe(loaded, error)
+
+        self._when_there_is_room(packed.size_max, lambda: self._disk.submit(run))
+
+    def _when_there_is_room(self, size: int, start: Callable[[], object]) -> None:
+        if not self._waiting and self._memory.reserve(size):
+            start()
+            return
+        if not self._waiting:
+            self._loop.call_later(ROOM_INTERVAL_S, self._look_for_room)
+        self._waiting.append((size, start))
+
+    def _look_for_room(self) -> None:
+        while self._waiting and self._memory.reserve(self._waiting[0][0]):
+            self._waiting.popleft()[1]()
+        if self._waiting:
+            self._loop.call_later(ROOM_INTERVAL_S, self._look_for_room)
+
     def _decrypt(self, reader: PartitionReader, work: Decryption, ended: Read) -> None:
-        def finish(outcome: Plain | BrokerError) -> None:
+        def finish(copy: Copy, outcome: Plain | BrokerError) -> None:
+            self._memory.hold(copy)
+            self._memory.release(work.size)
             try:
                 slices = reader.decrypted(work, outcome)
             except BrokerError as error:
@@ -100,20 +177,18 @@ class WarmReads:
             else:
                 ended(slices, None)
 
-        def ready(memory: memoryview) -> None:
-            self._disk.submit(run, memory)
-
-        def run(memory: memoryview) -> None:
+        def run() -> None:
+            copy = Copy()
             try:
-                outcome = work.run(memory)
+                copy = Copy(work.size)
+                outcome = work.run(memoryview(copy))
             except Exception as error:
                 # A fault of ours, but whoever waits must hear of it, and in the loop's thread.
                 LOG.exception("a decryption broke")
                 outcome = CannotDecryptData(str(error))
-            self._loop.call_soon_threadsafe(finish, outcome)
+            self._loop.call_soon_threadsafe(finish, copy, outcome)
 
-        assert self._memory is not None, "somebody who has a key has memory, too"
-        self._memory.give(work.size, ready)
+        self._when_there_is_room(work.size, lambda: self._disk.submit(run))
 
     def _fetch(self, cold: ColdRange, again: Callable[[], None], ended: Read) -> None:
         def run() -> None:

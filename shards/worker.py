@@ -234,6 +234,7 @@ class Worker:
         self._shard.listener.close()
         if self._shard.archiver is not None:
             self._shard.archiver.stop()
+        self._shard.compressing.stop()
         await self._tasks.drain(STOP_TASKS_TIMEOUT_S)
         self._peers.stop()
         partition_count = await self._storage.close()

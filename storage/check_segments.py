@@ -6,9 +6,9 @@ the last sound message of the active segment, if it lies behind the recovery poi
 stop was not a clean one. Sound messages behind a damaged one are never cut, although the next
 start would do it where nothing says that they were durable: whoever checks first may save them.
 
-A segment has a form, which its suffix tells: FORMS says how to open each; its first bytes
-tell whether it is encrypted, which no key is needed for. Whatever form it has,
-what is read here are the bytes of its messages.
+A segment has a form, which its suffix tells: FORMS says how to open each. Whatever form it has,
+what is read here are the bytes of its messages. An encrypted one is verified as it is stored: that
+needs no key, and finds all that time and crashes do.
 """
 
 import os
@@ -17,22 +17,39 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
+import xxhash
+
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE
+from borzoi.storage.block_index import SegmentFacts
 from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.compressed_log import CompressedLog, open_compressed
+from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings
-from borzoi.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, index_path, segment_first_offsets
+from borzoi.storage.layout import (
+    COMPRESSED,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    index_path,
+    log_suffix,
+    segment_first_offsets,
+)
 from borzoi.storage.recovery import is_sound_index
 from borzoi.storage.recovery_point import RecoveryPoint
-from borzoi.storage.scan import LogFile, Rebuilt, rebuild_index
+from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index
 from borzoi.storage.segment import IndexEntry
-from borzoi.storage.segment_form import read_form
+from borzoi.storage.segment_form import SegmentForm, read_form
 
-LogOpener: TypeAlias = Callable[[str, int, Files], AbstractContextManager[LogFile]]
+LogOpener: TypeAlias = Callable[
+    [str, int, Files, PartitionCipher | None], AbstractContextManager[LogBytes]
+]
 
 
 @contextmanager
-def open_plain(path: str, first_offset: int, files: Files) -> Iterator[LogFile]:
+def open_plain(
+    path: str, first_offset: int, files: Files, _cipher: PartitionCipher | None
+) -> Iterator[LogBytes]:
+    """Also if it is encrypted: that needs no key."""
     fd = files.open(path, os.O_RDONLY)
     try:
         yield LogFile(files, fd, first_offset, files.size(fd), read_form(files, fd))
@@ -40,8 +57,11 @@ def open_plain(path: str, first_offset: int, files: Files) -> Iterator[LogFile]:
         files.close(fd)
 
 
-FORMS: Final[Mapping[str, LogOpener]] = {LOG_SUFFIX: open_plain}
-"""How the messages of a segment are read, by the suffix of its file."""
+FORMS: Final[Mapping[str, LogOpener]] = {
+    LOG_SUFFIX: open_plain,
+    **{log_suffix(codec): open_compressed for codec in COMPRESSED},
+}
+"""How the messages of a segment are read, by the suffix of its file; the first one there counts."""
 
 
 class SegmentFile(NamedTuple):
@@ -67,22 +87,32 @@ class Durable(NamedTuple):
 
 def segment_files(directory: str, names: list[str]) -> list[SegmentFile]:
     """The segments of a partition, in the order of their offsets."""
-    found = [
-        SegmentFile(first_offset, os.path.join(directory, f"{first_offset:020d}{suffix}"), opener)
-        for suffix, opener in FORMS.items()
-        for first_offset in segment_first_offsets(names, suffix)
-    ]
-    return sorted(found)
+    found: dict[int, SegmentFile] = {}
+    for suffix, opener in FORMS.items():
+        for first_offset in segment_first_offsets(names, suffix):
+            path = os.path.join(directory, f"{first_offset:020d}{suffix}")
+            found.setdefault(first_offset, SegmentFile(first_offset, path, opener))
+    return [found[first_offset] for first_offset in sorted(found)]
 
 
 def check_sealed(
-    segment: SegmentFile, following: int, timestamp_min: int, findings: Findings, files: Files
+    segment: SegmentFile,
+    following: int,
+    timestamp_min: int,
+    findings: Findings,
+    files: Files,
+    cipher: PartitionCipher | None = None,
 ) -> CheckedEnd:
     """A segment behind which another one begins at offset `following`."""
     expected = following - segment.first_offset
-    with segment.open(segment.path, segment.first_offset, files) as log:
+    with segment.open(segment.path, segment.first_offset, files, cipher) as log:
+        if isinstance(log, CompressedLog) and not log.is_readable:
+            return _check_without_key(segment, log, timestamp_min, findings, files)
         rebuilt = rebuild_index(log, expected, timestamp_min, fill=False)
-        size = log.size
+        facts = log.index.facts if isinstance(log, CompressedLog) else None
+        index_form = log.index_form
+        size, form = log.size, log.form
+        _tell_damaged_blocks(segment, log, findings)
     _tell_lost(segment, rebuilt.lost, findings)
     if rebuilt.end_position != size:
         findings.damaged(
@@ -94,19 +124,34 @@ def check_sealed(
             segment.path,
             f"LOST offsets {first} to {following - 1}, the next segment begins at {following}",
         )
-    _check_index(segment, rebuilt, findings, files, may_be_longer=False)
-    return _count(segment, rebuilt, timestamp_min, findings)
+    index = rebuilt._replace(entries=index_form.as_written(bytearray(rebuilt.entries)))
+    _check_index(segment, index, findings, files, may_be_longer=False, facts=facts)
+    return _count(segment, form, rebuilt, timestamp_min, findings)
 
 
 def check_active(
-    segment: SegmentFile, durable: Durable, timestamp_min: int, findings: Findings, files: Files
+    segment: SegmentFile,
+    durable: Durable,
+    timestamp_min: int,
+    findings: Findings,
+    files: Files,
+    cipher: PartitionCipher | None = None,
 ) -> CheckedEnd:
     """The last segment, whose end a crash may have torn."""
-    with segment.open(segment.path, segment.first_offset, files) as log:
+    with segment.open(segment.path, segment.first_offset, files, cipher) as log:
+        if isinstance(log, CompressedLog):
+            # What followed it has lost its name.
+            index = files.read_whole(index_path(os.path.dirname(segment.path), log.segment))
+            count = len(index or b"") // INDEX_ENTRY_SIZE
+            if log.index.facts is not None:
+                count = log.index.facts.message_count
+            return check_sealed(
+                segment, log.segment + count, timestamp_min, findings, files, cipher
+            )
         count_max = log.size // MESSAGE_HEADER_SIZE
         rebuilt = rebuild_index(log, count_max, timestamp_min, fill=False)
-        size = log.size
-        rebuilt = _without_unsound_end(rebuilt, segment.first_offset, log.form.start)
+        size, form = log.size, log.form
+    rebuilt = _without_unsound_end(rebuilt, segment.first_offset, form.start)
     _tell_lost(segment, rebuilt.lost, findings)
     if rebuilt.lost and durable.clean is None:
         _warn_of_cut(segment, durable, rebuilt, findings)
@@ -114,7 +159,7 @@ def check_active(
     if rebuilt.end_position < size:
         is_cut = _tell_torn(segment, durable, rebuilt, size, findings, files)
     _check_index(segment, rebuilt, findings, files, may_be_longer=not is_cut)
-    return _count(segment, rebuilt, timestamp_min, findings)
+    return _count(segment, form, rebuilt, timestamp_min, findings)
 
 
 def check_lonely_indexes(
@@ -170,7 +215,8 @@ def _tell_torn(
     text = f"{size - end} bytes behind offset {last} are not a sound message"
     if durable.clean is not None:
         findings.damaged(segment.path, f"{text}, and the clean stop left none there")
-    elif durable.point is not None and end < durable.point.position:
+    elif _were_durable(segment, durable.point, end):
+        assert durable.point is not None
         findings.damaged(segment.path, f"{text}, and {durable.point.position} bytes were durable")
     elif not durable.may_cut:
         findings.damaged(segment.path, f"{text}; without a recovery point they are left alone")
@@ -180,6 +226,11 @@ def _tell_torn(
         )
         return bool(findings.found[-1].mended)
     return False
+
+
+def _were_durable(segment: SegmentFile, point: RecoveryPoint | None, end: int) -> bool:
+    # That of an empty segment says nothing: it may have been of another form then.
+    return point is not None and point.next_offset > segment.first_offset and end < point.position
 
 
 def cut_file(path: str, size: int, files: Files) -> str:
@@ -193,12 +244,52 @@ def cut_file(path: str, size: int, files: Files) -> str:
     return f"cut to {size} bytes"
 
 
-def _check_index(
-    segment: SegmentFile, rebuilt: Rebuilt, findings: Findings, files: Files, *, may_be_longer: bool
-) -> None:
-    """`may_be_longer`: entries of bytes that are no sound messages, but were left alone."""
+def _check_without_key(
+    segment: SegmentFile, log: CompressedLog, timestamp_min: int, findings: Findings, files: Files
+) -> CheckedEnd:
+    """A segment that is compressed and encrypted: by checksums alone. Nothing can be mended."""
+    log.check_blocks()
+    _tell_damaged_blocks(segment, log, findings)
     path = index_path(os.path.dirname(segment.path), segment.first_offset)
     found = files.read_whole(path)
+    facts = log.index.facts
+    counts = findings.counts
+    counts.segments += 1
+    if facts is None:
+        count = len(found or b"") // INDEX_ENTRY_SIZE
+        return CheckedEnd(segment.first_offset + count, timestamp_min)
+    if _is_index(found, facts):
+        counts.index_entries += facts.message_count
+    else:
+        findings.damaged(path, "is not the index of its segment; with the key it can be made anew")
+    if not log.damage:
+        counts.messages += facts.message_count
+        counts.message_bytes += log.size
+    return CheckedEnd(segment.first_offset + facts.message_count, facts.last_timestamp)
+
+
+def _is_index(found: bytes | None, facts: SegmentFacts) -> bool:
+    return found is not None and xxhash.xxh3_64_intdigest(found) == facts.index_checksum
+
+
+def _check_index(
+    segment: SegmentFile,
+    rebuilt: Rebuilt,
+    findings: Findings,
+    files: Files,
+    *,
+    may_be_longer: bool,
+    facts: SegmentFacts | None = None,
+) -> None:
+    """`may_be_longer`: entries of bytes that are no sound messages, but were left alone.
+
+    `facts`: of a compressed segment; they know the index even where blocks are damaged.
+    """
+    path = index_path(os.path.dirname(segment.path), segment.first_offset)
+    found = files.read_whole(path)
+    if facts is not None and _is_index(found, facts):
+        findings.counts.index_entries += rebuilt.message_count
+        return
     if found is None:
         text = "there is no index"
     else:
@@ -231,18 +322,28 @@ def _fits(found: bytes, rebuilt: Rebuilt, first_offset: int) -> bool:
     return masked == expected
 
 
+def _tell_damaged_blocks(segment: SegmentFile, log: LogBytes, findings: Findings) -> None:
+    if isinstance(log, CompressedLog):
+        for text in log.damage:
+            findings.damaged(segment.path, f"DAMAGED {text}")
+
+
 def _tell_lost(segment: SegmentFile, lost: list[tuple[int, int]], findings: Findings) -> None:
     for first, end in lost:
         findings.damaged(segment.path, f"DAMAGED messages at offsets {first} to {end - 1}")
 
 
 def _count(
-    segment: SegmentFile, rebuilt: Rebuilt, timestamp_min: int, findings: Findings
+    segment: SegmentFile,
+    form: SegmentForm,
+    rebuilt: Rebuilt,
+    timestamp_min: int,
+    findings: Findings,
 ) -> CheckedEnd:
     counts = findings.counts
     counts.segments += 1
     counts.messages += rebuilt.message_count - sum(end - first for first, end in rebuilt.lost)
-    counts.message_bytes += rebuilt.end_position
     count = rebuilt.message_count
+    counts.message_bytes += form.message_bytes(rebuilt.end_position, count)
     last = IndexEntry.at(rebuilt.entries, count - 1).timestamp if count else timestamp_min
     return CheckedEnd(segment.first_offset + count, last)

@@ -1,25 +1,19 @@
 """Reading encrypted segments: a copy, in memory that is bounded, made by a thread if it is large.
 
 A read of a partition may touch encrypted and plain segments. As soon as one is encrypted, all of
-it is copied into one piece of memory, and no more than COPY_SIZE_MAX at a time (a single message
-may be larger). The memory comes from whoever reads: it gives it back when nobody has a view of it
-any more.
+it is copied into one piece of memory (copy_memory.py says how much at a time).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from borzoi.protocol.batch import MESSAGE_HEADER_SIZE, first_bad_message
 from borzoi.protocol.errors import BrokerError, CannotDecryptData, InvalidMessageChecksum
 from borzoi.storage.encrypted import SegmentCipher
 from borzoi.storage.segment_form import ENCRYPTED_MARK
 
-COPY_SIZE_MAX: Final = 16 * 1024 * 1024
 INLINE_SIZE_MAX: Final = 64 * 1024
 """Up to this the loop decrypts itself; a thread would take longer to be woken."""
-
-TakeMemory: TypeAlias = Callable[[int], memoryview | None]
-"""Gives so many bytes, or None when there are none just now."""
 
 
 class StoredRun(NamedTuple):
@@ -69,11 +63,6 @@ class Decryption:
                     return _why_not(run, stored)
                 break
         return Plain(memory[:at], count)
-
-
-def heap_memory(size: int) -> memoryview:
-    """For those who read little, or may wait."""
-    return memoryview(bytearray(size))
 
 
 def _why_not(run: StoredRun, stored: memoryview) -> BrokerError:

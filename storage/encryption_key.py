@@ -99,20 +99,15 @@ def write_check(layout: DataLayout, files: Files, key: EncryptionKey) -> None:
 def compare_check(layout: DataLayout, files: Files, key: EncryptionKey | None) -> None:
     """KeyRefused unless the directory was never tied to a key, or to this one."""
     path = layout.encryption_check_file
-    data = files.read_all(path, CHECK.size + CHECKSUM.size)
-    if data is None:
+    if not has_check(layout, files):
         return
     if key is None:
         raise KeyRefused(
             f"{layout.root} holds encrypted data, and no key is configured: set"
             " system.encryption.key or system.encryption.key_file to the key it was encrypted with"
         )
-    body = data[: CHECK.size]
-    if (
-        len(data) != CHECK.size + CHECKSUM.size
-        or not data.startswith(MAGIC)
-        or CHECKSUM.unpack_from(data, CHECK.size)[0] != xxhash.xxh3_64_intdigest(body)
-    ):
+    body = _read_check(layout, files)
+    if body is None:
         raise KeyRefused(
             f"{path} is damaged, so it cannot tell whether the key is the right one. Restore it"
             " from a backup. If you are sure of the key, remove the file: it is written anew once"
@@ -124,3 +119,21 @@ def compare_check(layout: DataLayout, files: Files, key: EncryptionKey | None) -
             f"the configured encryption key is not the one that {layout.root} was encrypted with"
             " (a key cannot be exchanged later: start with the old one)"
         )
+
+
+def is_check_damaged(layout: DataLayout, files: Files) -> bool:
+    """Whether there is a check that cannot be used any more."""
+    return has_check(layout, files) and _read_check(layout, files) is None
+
+
+def _read_check(layout: DataLayout, files: Files) -> bytes | None:
+    """The check without its checksum, None if it is damaged."""
+    data = files.read_all(layout.encryption_check_file, CHECK.size + CHECKSUM.size) or b""
+    body = data[: CHECK.size]
+    if (
+        len(data) != CHECK.size + CHECKSUM.size
+        or not data.startswith(MAGIC)
+        or CHECKSUM.unpack_from(data, CHECK.size)[0] != xxhash.xxh3_64_intdigest(body)
+    ):
+        return None
+    return body

@@ -12,7 +12,7 @@ from typing import Final
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE
 from borzoi.storage.mapped import is_cold
 from borzoi.storage.published import Published
-from borzoi.storage.segment_view import SegmentView
+from borzoi.storage.segment_view import MappedFile, SegmentView
 
 INDEX_WORDS: Final = INDEX_ENTRY_SIZE // 4
 POSITION_WORD: Final = 1
@@ -46,7 +46,12 @@ class HotRange:
     )
 
     def __init__(
-        self, segment: SegmentView, number: int, position: int, published: Published
+        self,
+        segment: SegmentView,
+        log: MappedFile,
+        number: int,
+        position: int,
+        published: Published,
     ) -> None:
         """Around the message of this number, whose bytes begin at this position."""
         window_size = segment.window_size
@@ -65,11 +70,11 @@ class HotRange:
         entries = segment.index.window(index_window)
         self._positions = entries.cast("I")[POSITION_WORD:]
         self._entry_count = entries.nbytes // INDEX_ENTRY_SIZE
-        self._log = segment.log.window(log_window)
+        self._log = log.window(log_window)
         self._log_start = log_window * window_size
         self._window_end = self._log_start + self._log.nbytes
-        self._log_end = min(self._window_end, segment.log.size(0))
-        self._address = segment.log.address(log_window)
+        self._log_end = min(self._window_end, log.size(0))
+        self._address = log.address(log_window)
         self._warm_uses = bytearray(-(-self._log.nbytes // CHUNK_SIZE))
 
     @property

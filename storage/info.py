@@ -7,6 +7,7 @@ ours can be read, for ever.
     1   the first
     2   the metadata log may begin behind a snapshot
     3   segments, commands and snapshots may be encrypted
+    4   sealed segments may be compressed
 """
 
 import json
@@ -16,7 +17,7 @@ from typing import Final
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 INFO_SIZE_MAX: Final = 64 * 1024
 
 

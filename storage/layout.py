@@ -13,6 +13,7 @@
             birth                              which life of this partition the files belong to
             recovery-point                     durable up to here
             <20 digits>.log  <20 digits>.index named by the first offset inside
+            <20 digits>.log.<codec>            in the place of a sealed .log: compressed
             offsets/consumers/<id>  offsets/groups/<id>
 
 Only numbers reach a path, never names that users choose. Nothing here keeps state.
@@ -23,11 +24,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from borzoi.protocol.identifiers import ConsumerKind
-from borzoi.storage.files import Files, Path
+from borzoi.storage.codecs import Codec
+from borzoi.storage.files import TEMPORARY_SUFFIX, Files, Path
 
 CURRENT_CONFIG_FILE: Final = "current_config.toml"
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
+COMPRESSED: Final = (Codec.GZIP, Codec.LZ4, Codec.ZSTD)
 SEGMENT_DIGITS: Final = 20
 BIRTH_FILE: Final = "birth"
 RECOVERY_POINT_FILE: Final = "recovery-point"
@@ -121,6 +124,25 @@ def log_path(directory: str, first_offset: int) -> str:
     return os.path.join(directory, segment_name(first_offset) + LOG_SUFFIX)
 
 
+def log_suffix(codec: Codec) -> str:
+    return LOG_SUFFIX if codec is Codec.NONE else f"{LOG_SUFFIX}.{codec.label}"
+
+
+def stored_log_path(directory: str, first_offset: int, codec: Codec) -> str:
+    """The file that holds the messages of a segment, compressed or not."""
+    return os.path.join(directory, segment_name(first_offset) + log_suffix(codec))
+
+
+def compressed_paths(directory: str, first_offset: int) -> list[str]:
+    """Every file that a compressed segment may be."""
+    return [stored_log_path(directory, first_offset, codec) for codec in COMPRESSED]
+
+
+def compressing_path(directory: str, first_offset: int, codec: Codec) -> str:
+    """Where a segment is compressed to before it counts; a leftover after a crash."""
+    return stored_log_path(directory, first_offset, codec) + TEMPORARY_SUFFIX
+
+
 def index_path(directory: str, first_offset: int) -> str:
     return os.path.join(directory, segment_name(first_offset) + INDEX_SUFFIX)
 
@@ -129,6 +151,19 @@ def segment_first_offsets(names: list[str], suffix: str) -> list[int]:
     """The segments among the names of a directory, in ascending order."""
     stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
     return sorted(int(stem) for stem in stems if is_segment_name(stem))
+
+
+def segment_codecs(names: list[str]) -> dict[int, Codec]:
+    """The segments among the names of a directory, ascending, and how each is stored.
+
+    A plain log counts before a compressed one: the compression was not finished then.
+    """
+    found = {
+        segment: codec
+        for codec in (*COMPRESSED, Codec.NONE)
+        for segment in segment_first_offsets(names, log_suffix(codec))
+    }
+    return dict(sorted(found.items()))
 
 
 def is_segment_name(stem: str) -> bool:

@@ -17,6 +17,7 @@ which is cut before the next one. write() appends the whole staged group or noth
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -30,17 +31,23 @@ from borzoi.protocol.errors import (
     SegmentNotFound,
 )
 from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.codecs import Codec
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.encrypted_staging import new_group
 from borzoi.storage.files import Files
-from borzoi.storage.layout import index_path, log_path
+from borzoi.storage.layout import (
+    compressing_path,
+    index_path,
+    log_path,
+    stored_log_path,
+)
 from borzoi.storage.log_directory import LogDirectory
 from borzoi.storage.log_sync import LogSync, SyncPlan
 from borzoi.storage.open_files import OUT_OF_FILES, OpenFiles
 from borzoi.storage.published import Published
 from borzoi.storage.recent_ids import Tail, tail_of
 from borzoi.storage.recovery import CheckedIndex, Recovered, check_index, recover
-from borzoi.storage.segment import SealedSegment
+from borzoi.storage.segment import Compressed, SealedSegment
 from borzoi.storage.segment_form import PLAIN
 from borzoi.storage.staging import StagedGroup
 
@@ -77,6 +84,7 @@ class PartitionLog:
         self.directory = directory
         self.birth = birth
         self.settings = settings
+        self.cipher = cipher
         self.read_only = False
         self.recovery = recovery
         self._random_bytes = random_bytes
@@ -93,6 +101,8 @@ class PartitionLog:
 
         self._must_cut = False
         self._created_in_group: list[int] = []
+        # Compressed files beside plain logs that still count.
+        self._placed: dict[int, list[str]] = {}
 
     @classmethod
     def create(
@@ -125,7 +135,7 @@ class PartitionLog:
         cipher: PartitionCipher | None = None,
     ) -> "PartitionLog":
         """The log that lies in the directory. The caller has compared its birth (read_birth)."""
-        recovery = recover(directory, birth, files, clean, board, last_stop)
+        recovery = recover(directory, birth, files, clean, board, last_stop, cipher)
         log = cls(directory, birth, settings, files, open_files, recovery, random_bytes, cipher)
         if recovery.end.next_offset and not recovery.has_active_files:
             # Messages are lost. The name of the next segment tells a later start that their
@@ -414,17 +424,63 @@ class PartitionLog:
             self._place.files.makedirs(trash_dir)
             for _ in range(count):
                 oldest = self._sealed[0]
-                log = log_path(self.directory, oldest.first_offset)
+                logs = [oldest.log_path(self.directory), *self._placed.pop(oldest.first_offset, [])]
                 index = index_path(self.directory, oldest.first_offset)
                 self._place.let_go(oldest.first_offset)
                 # The log goes first: an index alone is known to be a leftover.
-                moved += self._place.retire_file(log, trash_dir, name)
+                for path in logs:
+                    moved += self._place.retire_file(path, trash_dir, name)
                 del self._sealed[0]
                 self._sealed_size -= oldest.size_bytes
                 moved += self._place.retire_file(index, trash_dir, name)
         except (OSError, CannotCreateSegmentLogFile) as error:
             return Retired(moved, CannotDeleteFile(f"{self.directory}: {error}"))
         return Retired(moved, None)
+
+    # Compressing. Steps: compressor.py makes a temporary, place_compressed() gives it its name,
+    # a sync of the directory makes that durable, and only then retire_plain() removes the other.
+    # While both are there the plain one counts.
+
+    def compressible(self, published: Published) -> list[SealedSegment]:
+        """The segments that may be compressed, oldest first: seen by readers, synced."""
+        return [
+            one for one in self.deletable(published) if one.compressed is None and one.message_count
+        ]
+
+    def place_compressed(self, first_offset: int, codec: Codec) -> bool:
+        """Give the temporary its name; False if the segment is gone meanwhile. Not durable."""
+        temporary = compressing_path(self.directory, first_offset, codec)
+        if self._sealed_number(first_offset) is None:
+            self._place.files.unlink_if_there(temporary)
+            return False
+        path = stored_log_path(self.directory, first_offset, codec)
+        self._place.files.rename(temporary, path)
+        self._placed[first_offset] = [path]
+        return True
+
+    def retire_plain(
+        self, first_offset: int, compressed: Compressed, trash_dir: str, name: str
+    ) -> list[str]:
+        """The compressed file counts from now on; where the plain one lies now, to be unlinked.
+
+        The name of the compressed one must be durable. Readers that miss the plain one look again.
+        """
+        number = self._sealed_number(first_offset)
+        if number is None:
+            return []
+        self._place.let_go(first_offset)
+        self._place.files.makedirs(trash_dir)
+        path = log_path(self.directory, first_offset)
+        moved = self._place.retire_file(path, trash_dir, name)
+        self._sealed[number] = self._sealed[number]._replace(compressed=compressed)
+        del self._placed[first_offset]
+        return moved
+
+    def _sealed_number(self, first_offset: int) -> int | None:
+        number = bisect_left(self._sealed, first_offset, key=lambda one: one.first_offset)
+        if number < len(self._sealed) and self._sealed[number].first_offset == first_offset:
+            return number
+        return None
 
     # Indexes.
 
@@ -440,7 +496,12 @@ class PartitionLog:
         following = [*first_offsets, self._end.segment][first_offsets.index(first_offset) + 1]
         try:
             return check_index(
-                self.directory, first_offset, following - first_offset, self._place.files
+                self.directory,
+                first_offset,
+                following - first_offset,
+                self._place.files,
+                self.sealed[first_offsets.index(first_offset)].codec,
+                self.cipher,
             )
         except OSError as error:
             raise CannotReadMessage(f"{self.directory}: {error}") from error
@@ -451,9 +512,10 @@ class PartitionLog:
         Beside it and then renamed: readers have the old one mapped. Not durable: it can be made
         again. Publish `written` afterwards, it makes readers map anew and verify what they read.
         """
-        segment = next((one for one in self._sealed if one.first_offset == first_offset), None)
-        if segment is None:
+        number = self._sealed_number(first_offset)
+        if number is None:
             return False
+        segment = self._sealed[number]
         path = index_path(self.directory, first_offset)
         self._place.let_go(first_offset)
         try:

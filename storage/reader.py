@@ -18,17 +18,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
-from borzoi.protocol.batch import scan_log
+from borzoi.protocol.batch import MESSAGE_HEADER_SIZE, scan_log
 from borzoi.protocol.errors import BrokerError, CannotReadMessage, InvalidMessageChecksum
 from borzoi.storage.birth import BirthDamaged, read_birth
+from borzoi.storage.compressed_file import CompressedFile, MissingBlocks, Replaced
+from borzoi.storage.copy_memory import COPIED_SIZE_MAX, CopyMemory
 from borzoi.storage.decryption import (
-    COPY_SIZE_MAX,
     INLINE_SIZE_MAX,
     Decryption,
     Plain,
     StoredRun,
-    TakeMemory,
-    heap_memory,
 )
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
@@ -36,14 +35,15 @@ from borzoi.storage.hot_range import HotRange
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
 from borzoi.storage.layout import (
     INDEX_SUFFIX,
-    LOG_SUFFIX,
     is_segment_name,
-    segment_first_offsets,
+    segment_codecs,
 )
 from borzoi.storage.mapped import WindowCache
+from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.segment_view import (
     ColdRange,
+    MappedFile,
     ReadOnlyFiles,
     SegmentView,
     Stale,
@@ -66,12 +66,28 @@ ACCEPTED_MAX: Final = 1024
 """Of so many segments a reader remembers that their owner has looked at their indexes."""
 
 
+FORMS_AT_ONCE: Final = 64
+"""Of so many segments is found out at once how they were written."""
+
+NOT_YET: Final = memoryview(b"")
+"""Stands for bytes whose place is known, in an answer that is not going to be given."""
+
+
 class Cold(Exception):
     """Bytes that are wanted are not in memory; read them once, then ask again."""
 
     def __init__(self, cold: ColdRange) -> None:
         super().__init__(f"{cold.path}: bytes {cold.start} to {cold.end}")
         self.range = cold
+
+
+class Packed(Exception):
+    """Bytes that are wanted lie in compressed blocks; load them, then ask again."""
+
+    def __init__(self, missing: list[MissingBlocks]) -> None:
+        super().__init__(", ".join(one.path for one in missing))
+        self.missing = missing
+        self.size_max = sum(one.size_max for one in missing)
 
 
 class Slices(NamedTuple):
@@ -105,16 +121,17 @@ class PartitionReader:
         newest: Callable[[], Published] | None = None,
         index_windows: IndexWindows | None = None,
         cipher: PartitionCipher | None = None,
-        memory: TakeMemory = heap_memory,
+        blocks: PlainBlocks | None = None,
     ) -> None:
         """`newest` tells what the owner has published by now."""
         self._directory = directory
         self._newest = newest
         self._files = files
         self._index_windows = index_windows or IndexWindows(IndexCaching.OPEN_SEGMENT, windows)
-        self._access = ReadOnlyFiles(files, windows, self._index_windows, cipher)
+        self._blocks = blocks or PlainBlocks(CopyMemory(COPIED_SIZE_MAX))
+        self._access = ReadOnlyFiles(files, windows, self._index_windows, self._blocks, cipher)
         self._cipher = cipher
-        self._memory = memory
+        self._memory = self._blocks.memory
         # What was decrypted last, as long as somebody else has it.
         self._plain: tuple[int, int, weakref.ref[memoryview]] | None = None
         self._validate_checksum = validate_checksum
@@ -123,6 +140,8 @@ class PartitionReader:
         self._segments: list[SegmentView] = []
         self._verified = VerifiedOffsets()
         self._may_wait = True
+        self._whole = False
+        self._missing: list[MissingBlocks] = []
         self._hot: HotRange | None = None
         self.reads_count = 0
         """Reads that have returned something."""
@@ -140,13 +159,17 @@ class PartitionReader:
         bytes_max: int,
         *,
         may_wait: bool = True,
+        whole: bool = False,
     ) -> Slices:
         """Up to `count` messages from `first_offset` on, raised to the oldest there is.
 
         At least one if there is any, even if it is larger than `bytes_max`. Ends early before
         a damaged message; InvalidMessageChecksum if that is the first one wanted. Unless it
-        `may_wait` for the disk, it raises Cold for bytes that are not in memory, and Encrypted
-        for more than a few that have to be decrypted.
+        `may_wait` for the disk, it raises Cold or Packed for bytes that are not in memory, and
+        Encrypted for more than a few that have to be decrypted.
+
+        `whole`: so many messages were promised already, perhaps when they lay in plain files;
+        the bound on what is copied for one read does not count.
         """
         nothing = Slices([], 0, first_offset, 0)
         if count <= 0 or first_offset >= published.next_offset:
@@ -158,16 +181,21 @@ class PartitionReader:
         if self._plain is not None and (kept := self._decrypted_before(first_offset, count)):
             return kept
         self._may_wait = may_wait
+        self._whole = whole
         slices = self._attempt(
             published, lambda now: self._read(now, first_offset, count, bytes_max), nothing
         )
         self.reads_count += 1
         return self._decrypt(slices, may_wait) if slices.stored else slices
 
-    def find_timestamp(self, published: Published, timestamp: int) -> int:
-        """The first offset whose time is not before `timestamp`, next_offset if there is none."""
+    def find_timestamp(self, published: Published, timestamp: int, *, may_wait: bool = True) -> int:
+        """The first offset whose time is not before `timestamp`, next_offset if there is none.
+
+        Unless it `may_wait`, it raises Packed for blocks that are not in memory.
+        """
         if published.next_offset == published.first_offset:
             return published.next_offset
+        self._may_wait = may_wait
         return self._attempt(
             published,
             lambda now: self._find_timestamp(now, timestamp),
@@ -191,7 +219,7 @@ class PartitionReader:
                 found = read(published)
                 self._confirm_birth(published)
                 return found
-            except (Stale, FileNotFoundError) as error:
+            except (Stale, Replaced, FileNotFoundError) as error:
                 self._known = None
                 if tries_left == 0:
                     if self._birth() != published.birth:
@@ -243,6 +271,11 @@ class PartitionReader:
         newest = self._newest()
         if newest.birth == self._listed_birth:
             self._let_go_below(newest.first_offset)
+
+    def replaced(self, first_offset: int) -> None:
+        """The owner has put a compressed file in the place of a segment's log: unmap that."""
+        if any(view.first_offset == first_offset for view in self._segments):
+            self.let_go()
 
     def let_go(self) -> None:
         """Unmap everything; the next read starts afresh."""
@@ -297,16 +330,28 @@ class PartitionReader:
         before = {view.first_offset: view for view in self._segments} if same_life else {}
         names = self._files.listdir(self._directory)
         self._listed_birth = published.birth
-        self._keep_only(
-            [
-                before.get(segment) or SegmentView(self._directory, segment, self._access)
-                for segment in segment_first_offsets(names, LOG_SUFFIX)
-                # The owner may be ahead of what was published when we looked.
-                if published.first_offset <= segment <= published.active_segment
-            ]
-        )
-        if not self._segments:
+        segments = []
+        for segment, codec in segment_codecs(names).items():
+            # The owner may be ahead of what was published when we looked.
+            if published.first_offset <= segment <= published.active_segment:
+                view = before.get(segment)
+                if view is None or view.codec is not codec:
+                    view = SegmentView(self._directory, segment, self._access, codec)
+                    if self._hot is not None and self._hot.segment == segment:
+                        self._hot = None
+                segments.append(view)
+        self._keep_only(segments)
+        if not segments:
             raise Stale(f"{self._directory} has no segments")
+        oldest = published.first_offset
+        if (
+            segments[0].first_offset != oldest
+            and self._newest is not None
+            and self._newest().first_offset == oldest
+        ):
+            # Not deleted. A listing between two names of a segment, plain and compressed, may
+            # have neither. Inside the log the segment before it tells that something is missing.
+            raise Stale(f"{self._directory} lacks segment {oldest}")
         following = published.active_segment
         for view in reversed(self._segments):
             if view.first_offset != published.active_segment:
@@ -325,6 +370,7 @@ class PartitionReader:
         segments = self._refresh(published)
         first_offset = max(wanted, segments[0].first_offset)
         number = bisect_right(segments, first_offset, key=lambda view: view.first_offset) - 1
+        self._need_forms(segments[number : number + FORMS_AT_ONCE])
         while first_offset >= segments[number].end_offset:
             self._doubt_if_short(segments[number], first_offset)
             # Recovery found no more messages here: go on where there are some again.
@@ -334,13 +380,14 @@ class PartitionReader:
             first_offset = segments[number].first_offset
         views: list[memoryview] = []
         stored: list[StoredRun] = []
+        self._missing = []
         offset = first_offset
         size = 0
         for segment in segments[number:]:
             if views and segment.first_offset != offset:
                 break
-            if self._cipher is not None and segment.cipher is not None:
-                bytes_max = min(bytes_max, COPY_SIZE_MAX)
+            if not self._whole and segment.is_copied:
+                bytes_max = min(bytes_max, self._memory.read_size_max)
             run = self._run(segment, offset, count, bytes_max - size, published, not views)
             views += run.views
             if self._cipher is not None and run.message_count:
@@ -349,15 +396,21 @@ class PartitionReader:
             size += run.size
             count -= run.message_count
             if count == 0 or offset < segment.end_offset or size >= bytes_max:
+                log = segment.log
                 if (
                     len(views) == 1
                     and first_offset >= segment.first_offset
+                    and isinstance(log, MappedFile)
                     and self._index_windows.may_be_held
                     and (self._cipher is None or segment.cipher is None)
                 ):
                     within = first_offset - segment.first_offset
-                    self._hot = HotRange(segment, within, segment.start_of(within), published)
+                    self._hot = HotRange(segment, log, within, segment.start_of(within), published)
                 break
+        if self._missing:
+            # Not kept here: it holds blocks.
+            missing, self._missing = self._missing, []
+            raise Packed(missing)
         if not any(run.cipher for run in stored):
             stored = []
         return Slices(views, offset - first_offset, first_offset, size, tuple(stored))
@@ -386,22 +439,50 @@ class PartitionReader:
                 return Slices([], 0, offset, 0)
             count = max(count, 1)
             end = segment.end_of(number + count - 1)
+        log = segment.log
+        if isinstance(log, CompressedFile) and not self._may_wait:
+            missing = log.missing(start, end)
+            if missing is not None:
+                # Look on: what else is missing is best loaded at the same time.
+                self._missing.append(missing)
+                return Slices([NOT_YET], count, offset, end - start)
         if count > 1 and not segment.has_bytes(start, end):
             # A wrong entry somewhere in the index. Those before it can still be read, singly.
             count, end = 1, segment.end_of(number)
         if not segment.has_bytes(start, end):
             return self._damaged(segment, offset, published, is_first)
-        if not self._may_wait and not _is_recent(segment, start, published):
-            cold = segment.log.cold_range(start, end)
-            if cold is not None:
-                raise Cold(cold)
-        views = segment.log.views(start, end)
+        if isinstance(log, CompressedFile):
+            views, sound_end = log.sound_views(start, end)
+            if sound_end < end:
+                # A damaged block: messages before it can still be read.
+                count = bisect_right(
+                    range(count), sound_end, key=lambda each: segment.end_of(number + each)
+                )
+                if count == 0:
+                    return self._damaged(segment, offset, published, is_first)
+                end = segment.end_of(number + count - 1)
+                views = _first_bytes(views, end - start)
+        else:
+            if not self._may_wait and not _is_recent(segment, start, published):
+                cold = log.cold_range(start, end)
+                if cold is not None:
+                    raise Cold(cold)
+            views = log.views(start, end)
         # What is encrypted is verified when it is decrypted.
         if (self._cipher is not None and segment.cipher is not None) or (
             self._is_trusted(published, offset, offset + count) and not segment.must_verify
         ):
             return Slices(views, count, offset, end - start)
         return self._verify(segment, Slices(views, count, offset, end - start), published, is_first)
+
+    def _need_forms(self, segments: list[SegmentView]) -> None:
+        """Where something may be encrypted: what the indexes of compressed segments go by."""
+        if self._cipher is None or self._may_wait:
+            return
+        logs = [view.log for view in segments if isinstance(view.log, CompressedFile)]
+        missing = [one for log in logs if (one := log.missing_form()) is not None]
+        if missing:
+            raise Packed(missing)
 
     def _is_trusted(self, published: Published, start: int, end: int) -> bool:
         if self._validate_checksum:
@@ -427,7 +508,7 @@ class PartitionReader:
         # but not remembered: the next read may begin inside, where the index leads astray.
         if (found.message_count, found.valid_size) == (run.message_count, run.size):
             return run
-        views = segment.log.views(start, start + found.valid_size)
+        views = _first_bytes(run.views, found.valid_size)
         return Slices(views, found.message_count, first, found.valid_size)
 
     def _damaged(
@@ -445,9 +526,10 @@ class PartitionReader:
 
     def _decrypt(self, found: Slices, may_wait: bool) -> Slices:
         work = Decryption(found.stored)
-        memory = self._memory(work.size) if may_wait or work.size <= INLINE_SIZE_MAX else None
-        if memory is None and may_wait:
-            memory = heap_memory(work.size)
+        if may_wait:
+            memory: memoryview | None = self._memory.take_anyway(work.size)
+        else:
+            memory = self._memory.take(work.size) if work.size <= INLINE_SIZE_MAX else None
         if memory is None:
             raise Encrypted(work)
         return self.decrypted(work, work.run(memory))
@@ -499,7 +581,15 @@ class PartitionReader:
     def _check_time(self, segment: SegmentView, number: int, published: Published) -> None:
         offset = segment.first_offset + number
         # What was verified when it was read was not compared with the times in the index.
-        if offset >= published.trusted_from or segment.has_time(number):
+        if offset >= published.trusted_from:
+            return
+        self._need_forms([segment])
+        if isinstance(segment.log, CompressedFile) and not self._may_wait:
+            start = segment.start_of(number)
+            missing = segment.log.missing(start, start + MESSAGE_HEADER_SIZE)
+            if missing is not None:
+                raise Packed([missing])
+        if segment.has_time(number):
             return
         if segment.index.was_replaced():
             raise Stale(f"{segment.index.path} was repaired")
@@ -534,10 +624,22 @@ def _stored_run(segment: SegmentView, run: Slices) -> StoredRun:
     )
 
 
-def _doubted_by(error: Stale | FileNotFoundError) -> int | None:
+def _first_bytes(views: list[memoryview], size: int) -> list[memoryview]:
+    found = []
+    for view in views:
+        if size <= 0:
+            break
+        found.append(view[:size])
+        size -= len(view)
+    return found
+
+
+def _doubted_by(error: Stale | Replaced | FileNotFoundError) -> int | None:
     """The segment whose index is missing or too short, if that is what is wrong."""
     if isinstance(error, Stale):
         return error.segment
+    if isinstance(error, Replaced):
+        return None
     stem, suffix = os.path.splitext(os.path.basename(error.filename or ""))
     return int(stem) if suffix == INDEX_SUFFIX and is_segment_name(stem) else None
 

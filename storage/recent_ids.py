@@ -4,7 +4,7 @@ For a thread: it reads files, in pieces, and lets go of the interpreter while it
 bytes of index for each message the window may hold, and of those that have not expired either
 the bytes around the header (small messages: one read for many) or the header alone (large ones).
 
-Ids are in clear in encrypted segments too, so this needs no key.
+Ids are in clear in encrypted segments too, so this needs no key; but for compressed ones.
 
 Reads only what `PartitionLog.tail` said was there. A segment that was deleted since is passed over.
 """
@@ -20,9 +20,13 @@ from borzoi.protocol.batch import (
     SeenIds,
     first_at_or_after,
 )
+from borzoi.storage.compressed_log import CompressedLog, open_log
+from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
-from borzoi.storage.layout import index_path, log_path
+from borzoi.storage.layout import index_path
+from borzoi.storage.scan import LogBytes
 from borzoi.storage.segment import IndexEntry, LogEnd, SealedSegment
+from borzoi.storage.segment_form import PLAIN
 
 ENTRIES_AT_ONCE: Final = 16 * 1024
 BYTES_AT_ONCE: Final = 1024 * 1024
@@ -36,7 +40,7 @@ class Tail(NamedTuple):
     segment: int
     first: int
     end: int
-    start: int = 0  # where the segment's first message begins in its file
+    start: int = 0  # where the segment's first message begins in its .log
 
 
 def tail_of(sealed: Sequence[SealedSegment], end: LogEnd, count_max: int) -> list[Tail]:
@@ -56,35 +60,44 @@ def tail_of(sealed: Sequence[SealedSegment], end: LogEnd, count_max: int) -> lis
 
 
 def remember_tail(
-    seen: SeenIds, directory: str, tails: Sequence[Tail], timestamp_min: int, files: Files
+    seen: SeenIds,
+    directory: str,
+    tails: Sequence[Tail],
+    timestamp_min: int,
+    files: Files,
+    cipher: PartitionCipher | None = None,
 ) -> None:
     """Let `seen` know the messages of these runs that are not before `timestamp_min`."""
     for tail in tails:
-        opened: list[int] = []
         try:
-            for path in (index_path(directory, tail.segment), log_path(directory, tail.segment)):
-                opened.append(files.open(path, os.O_RDONLY))
-            index, log = opened
-            _remember_segment(seen, index, log, tail, timestamp_min, files)
+            index = files.open(index_path(directory, tail.segment), os.O_RDONLY)
+            try:
+                with open_log(directory, tail.segment, files, cipher) as log:
+                    _remember_segment(seen, index, log, tail, timestamp_min, files)
+            finally:
+                files.close(index)
         except FileNotFoundError:
             continue
-        finally:
-            for fd in opened:
-                files.close(fd)
 
 
 def _remember_segment(
-    seen: SeenIds, index: int, log: int, tail: Tail, timestamp_min: int, files: Files
+    seen: SeenIds, index: int, log: LogBytes, tail: Tail, timestamp_min: int, files: Files
 ) -> None:
-    start = tail.start
+    def read(first: int, count: int) -> memoryview:
+        found = files.pread(index, count * INDEX_ENTRY_SIZE, first * INDEX_ENTRY_SIZE)
+        if log.index_form == PLAIN:
+            return memoryview(found)
+        whole = len(found) // INDEX_ENTRY_SIZE * INDEX_ENTRY_SIZE
+        return memoryview(log.index_form.as_plain(bytearray(found[:whole]), first))
+
+    start = 0 if isinstance(log, CompressedLog) else tail.start
     if tail.first:
-        before = files.pread(index, INDEX_ENTRY_SIZE, (tail.first - 1) * INDEX_ENTRY_SIZE)
+        before = read(tail.first - 1, 1)
         if len(before) < INDEX_ENTRY_SIZE:
             return  # shorter than it was
         start = IndexEntry.at(before, 0).position
     for first in range(tail.first, tail.end, ENTRIES_AT_ONCE):
-        size = min(ENTRIES_AT_ONCE, tail.end - first) * INDEX_ENTRY_SIZE
-        entries = memoryview(files.pread(index, size, first * INDEX_ENTRY_SIZE))
+        entries = read(first, min(ENTRIES_AT_ONCE, tail.end - first))
         count = len(entries) // INDEX_ENTRY_SIZE
         if count == 0:
             return
@@ -92,13 +105,11 @@ def _remember_segment(
         if expired:
             start = IndexEntry.at(entries, expired - 1).position
         wanted = entries[expired * INDEX_ENTRY_SIZE : count * INDEX_ENTRY_SIZE]
-        _remember_messages(seen, log, start, wanted, files)
+        _remember_messages(seen, log, start, wanted)
         start = IndexEntry.at(entries, count - 1).position
 
 
-def _remember_messages(
-    seen: SeenIds, log: int, start: int, entries: memoryview, files: Files
-) -> None:
+def _remember_messages(seen: SeenIds, log: LogBytes, start: int, entries: memoryview) -> None:
     """The messages of these entries, of which the first begins at `start`."""
     count = len(entries) // INDEX_ENTRY_SIZE
     number = 0
@@ -112,13 +123,13 @@ def _remember_messages(
         last_start = IndexEntry.at(run, reached - 2).position if reached > 1 else start
         if last_start - start > reached * SPARSE_SIZE:
             for each in range(reached):
-                header = files.pread(log, MESSAGE_HEADER_SIZE, start)
+                header = log.read(start, MESSAGE_HEADER_SIZE)
                 entry = run[each * INDEX_ENTRY_SIZE : (each + 1) * INDEX_ENTRY_SIZE]
-                seen.remember(memoryview(header), start, entry)
+                seen.remember(header, start, entry)
                 start = IndexEntry.at(entry, 0).position
         else:
             # Bounded once more: a damaged index may say anything.
             size = min(max(last_start - start, 0) + MESSAGE_HEADER_SIZE, BYTES_AT_ONCE)
-            seen.remember(memoryview(files.pread(log, size, start)), start, run)
+            seen.remember(log.read(start, size), start, run)
             start = IndexEntry.at(run, reached - 1).position
         number += reached

@@ -2,7 +2,9 @@
 
 Runs in the owner before anything else touches the partition. What may happen to which bytes:
 
-    sealed segments          judged by their sizes; an index that does not fit is made anew
+    sealed segments          judged by their sizes; an index that does not fit is made anew.
+                             Plain and compressed: the compression was not finished, the plain one
+                             stays
     active, durable part     (before the recovery point) as sealed: damage there is rot, nothing
                              is cut, messages behind it stay readable
     active, rest             verified message by message, cut at the first that is not sound
@@ -18,21 +20,28 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+import xxhash
+
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE, first_bad_message
 from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.codecs import Codec
+from borzoi.storage.compressed_log import CompressedLog, open_compressed
+from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import TEMPORARY_SUFFIX, Files
 from borzoi.storage.layout import (
     INDEX_SUFFIX,
-    LOG_SUFFIX,
+    compressed_paths,
     index_path,
     log_path,
+    segment_codecs,
     segment_first_offsets,
     segment_name,
+    stored_log_path,
 )
 from borzoi.storage.published import Published
 from borzoi.storage.recovery_point import RecoveryPoint, read_recovery_point
-from borzoi.storage.scan import LogFile, Rebuilt, rebuild_index, scan_file
-from borzoi.storage.segment import IndexEntry, LogEnd, SealedSegment
+from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index, scan_file
+from borzoi.storage.segment import Compressed, IndexEntry, LogEnd, SealedSegment
 from borzoi.storage.segment_form import read_form
 
 EMPTY: Final = LogEnd(0, 0, 0, 0, 0)
@@ -54,6 +63,7 @@ class Recovered:
     scanned_bytes: int = 0
     cut_bytes: int = 0
     report: list[str] = field(default_factory=list)
+    cipher: PartitionCipher | None = None
 
 
 def recover(
@@ -63,15 +73,17 @@ def recover(
     clean: CleanPartition | None = None,
     board: Published | None = None,
     last_stop: CleanPartition | None = None,
+    cipher: PartitionCipher | None = None,
 ) -> Recovered:
     """Mend and describe a directory that is known to belong to `birth`.
 
     `clean`: how the last run left it, if it stopped cleanly. `last_stop`: how the last run that
     stopped cleanly left it, whatever has happened since. `board`: what a worker that died
     in this same run had published. The machine went on, so those bytes are in the kernel's
-    hands, are treated as durable here, and are not scanned again.
+    hands, are treated as durable here, and are not scanned again. `cipher`: for compressed
+    segments that are encrypted and have lost their index.
     """
-    recovered = Recovered()
+    recovered = Recovered(cipher=cipher)
     try:
         names = files.listdir(directory)
     except FileNotFoundError:
@@ -83,14 +95,21 @@ def recover(
     if board is not None and board.birth != birth:
         board = None
     _remove_leftovers(directory, names, files, recovered)
-    segments = segment_first_offsets(names, LOG_SUFFIX)
+    codecs = segment_codecs(names)
+    segments = list(codecs)
     if board is not None:
         segments = _finish_deletion(directory, segments, board.first_offset, files)
     for segment, following in pairwise(segments):
-        recovered.end = _judge_sealed(directory, segment, following, files, recovered)
-        recovered.sealed.append(recovered.end.sealed())
+        codec = codecs[segment]
+        if codec is Codec.NONE:
+            recovered.end = _judge_sealed(directory, segment, following, files, recovered)
+            recovered.sealed.append(recovered.end.sealed())
+        else:
+            _take_compressed(directory, segment, codec, following, files, recovered)
     recovered.unsynced = [first for first in segments[:-1] if not point or first >= point.segment]
-    if segments:
+    if segments and codecs[segments[-1]] is not Codec.NONE:
+        _end_with_compressed(directory, segments[-1], codecs[segments[-1]], files, recovered)
+    elif segments:
         active = _ActiveRecovery(directory, segments[-1], files, recovered)
         active.run(point, clean, board)
     _go_on_behind_missing(directory, point, clean, board, files, recovered)
@@ -111,11 +130,17 @@ def later_point(
 
 
 def _remove_leftovers(directory: str, names: list[str], files: Files, recovered: Recovered) -> None:
-    """Temporary files, and indexes of segments that were being created or deleted."""
+    """Temporary files, what was not finished, and indexes of segments being made or deleted."""
     for name in names:
         if name.endswith(TEMPORARY_SUFFIX):
             files.unlink_if_there(os.path.join(directory, name))
-    logs = set(segment_first_offsets(names, LOG_SUFFIX))
+    logs = segment_codecs(names)
+    for segment, codec in logs.items():
+        kept = stored_log_path(directory, segment, codec)
+        for path in compressed_paths(directory, segment):
+            if path != kept and os.path.basename(path) in names:
+                # The plain log was to go next. It is whole, and the next try will be as good.
+                files.unlink_if_there(path)
     for segment in segment_first_offsets(names, INDEX_SUFFIX):
         if segment not in logs:
             files.unlink_if_there(index_path(directory, segment))
@@ -129,7 +154,8 @@ def _finish_deletion(
     gone = [segment for segment, following in pairwise(segments) if following <= first_offset]
     for segment in gone:
         # The log goes first: an index alone is known to be a leftover.
-        files.unlink_if_there(log_path(directory, segment))
+        for path in (log_path(directory, segment), *compressed_paths(directory, segment)):
+            files.unlink_if_there(path)
         files.unlink_if_there(index_path(directory, segment))
     return segments[len(gone) :]
 
@@ -144,10 +170,53 @@ def _judge_sealed(
         judged = _from_index_ends(directory, log, expected, files)
         if judged is not None:
             return judged
-        rebuilt = rebuild_index(log, expected, recovered.end.last_timestamp, fill=False)
+        return _rebuild_sealed(directory, log, expected, files, recovered)
     finally:
         files.close(fd)
-    _replace_index(directory, segment, rebuilt.entries, files)
+
+
+def _take_compressed(
+    directory: str, segment: int, codec: Codec, following: int, files: Files, recovered: Recovered
+) -> None:
+    """A sealed segment that was compressed."""
+    expected = following - segment
+    path = stored_log_path(directory, segment, codec)
+    with open_compressed(path, segment, files, recovered.cipher) as log:
+        compressed = Compressed(codec, log.stored_bytes)
+        form = log.index_form
+        end = _from_index_ends(directory, log, expected, files)
+        if end is None:
+            end = _rebuild_sealed(directory, log, expected, files, recovered)
+        recovered.report += [f"{segment_name(segment)}: DAMAGED {text}" for text in log.damage]
+    recovered.end = end
+    recovered.sealed.append(end.sealed()._replace(compressed=compressed, form=form))
+
+
+def _end_with_compressed(
+    directory: str, segment: int, codec: Codec, files: Files, recovered: Recovered
+) -> None:
+    """The segment that followed has lost its name, and with it what was in it."""
+    with open_compressed(stored_log_path(directory, segment, codec), segment, files) as log:
+        facts = log.index.facts
+    if facts is not None:
+        count = facts.message_count
+    else:
+        index = files.read_whole(index_path(directory, segment))
+        count = len(index or b"") // INDEX_ENTRY_SIZE
+    _take_compressed(directory, segment, codec, segment + count, files, recovered)
+    recovered.unsynced.append(segment)
+    recovered.is_synced = False
+    recovered.end = recovered.end.rolled()
+    recovered.trusted_from = recovered.end.next_offset
+
+
+def _rebuild_sealed(
+    directory: str, log: LogBytes, expected: int, files: Files, recovered: Recovered
+) -> LogEnd:
+    segment, following = log.segment, log.segment + expected
+    rebuilt = rebuild_index(log, expected, recovered.end.last_timestamp, fill=False)
+    entries = log.index_form.as_written(bytearray(rebuilt.entries))
+    _replace_index(directory, segment, entries, files)
     _report_rebuilt(segment, rebuilt, recovered)
     if rebuilt.end_position != log.size:
         recovered.report.append(
@@ -166,7 +235,7 @@ def _log_file(files: Files, fd: int, segment: int) -> LogFile:
     return LogFile(files, fd, segment, files.size(fd), read_form(files, fd))
 
 
-def _from_index_ends(directory: str, log: LogFile, expected: int, files: Files) -> LogEnd | None:
+def _from_index_ends(directory: str, log: LogBytes, expected: int, files: Files) -> LogEnd | None:
     """The end of the segment as its index tells it, None when the sizes do not fit each other."""
     start = log.form.start
     try:
@@ -187,15 +256,21 @@ def _from_index_ends(directory: str, log: LogFile, expected: int, files: Files) 
             start = IndexEntry.at(before, 0).position
     finally:
         files.close(fd)
-    if last.position != log.size or last.relative_offset != expected - 1:
+    end = log.index_form.message_bytes(last.position, expected)
+    if end != log.size or last.relative_offset != expected - 1:
         return None
-    if not _has_time(log, start, last):
+    facts = log.index.facts if isinstance(log, CompressedLog) else None
+    if facts is not None:
+        # Its block index has a checksum: no block need be read.
+        if last.timestamp != facts.last_timestamp:
+            return None
+    elif not _has_time(log, start, last):
         return None
     end_offset = log.segment + expected
     return LogEnd(log.segment, log.size, end_offset, last.timestamp, first.timestamp, log.form)
 
 
-def _has_time(log: LogFile, start: int, entry: IndexEntry) -> bool:
+def _has_time(log: LogBytes, start: int, entry: IndexEntry) -> bool:
     """Whether the message that begins at `start` has the time that its index entry says.
 
     By the last entry of a segment its messages expire and the next ones get their times. Where
@@ -352,16 +427,34 @@ class CheckedIndex(NamedTuple):
     report: list[str]
 
 
-def check_index(directory: str, segment: int, message_count_max: int, files: Files) -> CheckedIndex:
+def check_index(
+    directory: str,
+    segment: int,
+    message_count_max: int,
+    files: Files,
+    codec: Codec,
+    cipher: PartitionCipher | None = None,
+) -> CheckedIndex:
     """Compare the index of a sealed segment with its log. For a thread: reads all of it."""
-    fd = files.open(log_path(directory, segment), os.O_RDONLY)
-    try:
-        log = _log_file(files, fd, segment)
-        rebuilt = rebuild_index(log, message_count_max, 0, fill=False)
-    finally:
-        files.close(fd)
+    found = files.read_whole(index_path(directory, segment))
+    path = stored_log_path(directory, segment, codec)
+    if codec is Codec.NONE:
+        fd = files.open(path, os.O_RDONLY)
+        try:
+            log = _log_file(files, fd, segment)
+            rebuilt = rebuild_index(log, message_count_max, 0, fill=False)
+        finally:
+            files.close(fd)
+    else:
+        with open_compressed(path, segment, files, cipher) as packed:
+            rebuilt = rebuild_index(packed, message_count_max, 0, fill=False)
+            facts = packed.index.facts
+            rebuilt = rebuilt._replace(entries=packed.index_form.as_written(rebuilt.entries))
+        if facts is not None and xxhash.xxh3_64_intdigest(found or b"") == facts.index_checksum:
+            # Right, also where damaged blocks hide the messages that it speaks of.
+            rebuilt = rebuilt._replace(entries=bytearray(found or b""))
     lost = [_lost_text(segment, first, end) for first, end in rebuilt.lost]
-    if files.read_whole(index_path(directory, segment)) == bytes(rebuilt.entries):
+    if found == bytes(rebuilt.entries):
         return CheckedIndex(None, lost)
     return CheckedIndex(rebuilt.entries, [f"{segment_name(segment)}: index written anew", *lost])
 
@@ -393,7 +486,7 @@ def _go_on_behind_missing(
     recovered.trusted_from = known
 
 
-def _describe(log: LogFile, entries: bytes | bytearray, position: int, before: LogEnd) -> LogEnd:
+def _describe(log: LogBytes, entries: bytes | bytearray, position: int, before: LogEnd) -> LogEnd:
     count = len(entries) // INDEX_ENTRY_SIZE
     first = IndexEntry.at(entries, 0).timestamp if count else 0
     last = IndexEntry.at(entries, count - 1).timestamp if count else before.last_timestamp

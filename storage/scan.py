@@ -8,7 +8,7 @@ torn tail needs it; rebuild_index goes on behind damage, so that what follows st
 import re
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from borzoi.protocol.batch import (
     INDEX_ENTRY,
@@ -37,6 +37,26 @@ LENGTHS: Final = struct.Struct("<II")  # user headers, payload
 LENGTHS_AT: Final = 48
 
 
+class LogBytes(Protocol):
+    """The messages of a segment, however they are stored."""
+
+    @property
+    def segment(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def form(self) -> SegmentForm: ...
+
+    @property
+    def index_form(self) -> SegmentForm:
+        """What positions in its .index follow from; PLAIN where they are those of these bytes."""
+
+    def read(self, position: int, size: int) -> memoryview:
+        """Bytes from a position on; fewer at the end."""
+
+
 class LogFile(NamedTuple):
     """An open .log, and how much of it counts."""
 
@@ -46,8 +66,14 @@ class LogFile(NamedTuple):
     size: int
     form: SegmentForm = PLAIN
 
+    @property
+    def index_form(self) -> SegmentForm:
+        return PLAIN
+
     def read(self, position: int, size: int) -> memoryview:
-        return memoryview(self.files.pread(self.fd, min(size, self.size - position), position))
+        # A damaged index may lead behind the end.
+        room = max(0, min(size, self.size - position))
+        return memoryview(self.files.pread(self.fd, room, position))
 
 
 class Rebuilt(NamedTuple):
@@ -62,7 +88,7 @@ class Rebuilt(NamedTuple):
         return len(self.entries) // INDEX_ENTRY_SIZE
 
 
-def scan_file(log: LogFile, position: int, first_offset: int, timestamp_min: int) -> Scan:
+def scan_file(log: LogBytes, position: int, first_offset: int, timestamp_min: int) -> Scan:
     """The sound messages from `position` on, up to the first that is not."""
     entries = bytearray()
     mark = log.form.mark
@@ -91,7 +117,7 @@ def scan_file(log: LogFile, position: int, first_offset: int, timestamp_min: int
 
 
 def rebuild_index(
-    log: LogFile, message_count_max: int, timestamp_min: int, *, fill: bool
+    log: LogBytes, message_count_max: int, timestamp_min: int, *, fill: bool
 ) -> Rebuilt:
     """The index of a segment of which it is known how many messages it has at most.
 
@@ -134,7 +160,7 @@ def rebuild_index(
 
 
 def _next_sound(
-    log: LogFile, damaged_at: int, damaged_offset: int, end_offset: int
+    log: LogBytes, damaged_at: int, damaged_offset: int, end_offset: int
 ) -> tuple[int, int] | None:
     """Position and offset of the next message that verifies, behind one that does not."""
     search_end = min(log.size, damaged_at + SEARCH_SIZE_MAX)
@@ -163,20 +189,21 @@ def _header_patterns(first: int, last: int) -> Iterator[re.Pattern[bytes]]:
         )
 
 
-def _is_sound(log: LogFile, position: int, offset: int) -> bool:
-    size = _message_size(log, position)
+def _is_sound(log: LogBytes, position: int, offset: int) -> bool:
+    size = message_size(log, position)
     if size is None or position + size > log.size:
         return False
     return first_bad_message(log.read(position, size), 1, offset | log.form.mark) is None
 
 
-def _fills_the_rest(log: LogFile, position: int) -> bool:
+def _fills_the_rest(log: LogBytes, position: int) -> bool:
     """Does the damaged message at `position` at least end where the log ends?"""
-    size = _message_size(log, position)
+    size = message_size(log, position)
     return size is not None and position + size == log.size
 
 
-def _message_size(log: LogFile, position: int) -> int | None:
+def message_size(log: LogBytes, position: int) -> int | None:
+    """How large the message at this position says it is, None if it cannot be one."""
     header = log.read(position, MESSAGE_HEADER_SIZE)
     if len(header) < MESSAGE_HEADER_SIZE:
         return None

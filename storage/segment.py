@@ -8,20 +8,38 @@ offsets   first_offset ...... next_offset
 from typing import Final, NamedTuple
 
 from borzoi.protocol.batch import INDEX_ENTRY, INDEX_ENTRY_SIZE
+from borzoi.storage.codecs import Codec
+from borzoi.storage.layout import stored_log_path
 from borzoi.storage.segment_form import PLAIN, SegmentForm
 
 POSITION_MAX: Final = 0xFFFF_FFFF  # index entries hold positions in 32 bits
 
 
+class Compressed(NamedTuple):
+    """How a compressed segment lies on the disk."""
+
+    codec: Codec
+    stored_bytes: int
+
+
 class SealedSegment(NamedTuple):
-    """A segment that will never change again, only be deleted."""
+    """A segment that will never change again, only be compressed or deleted."""
 
     first_offset: int
     message_count: int
-    size_bytes: int  # of its messages as on the wire
+    size_bytes: int  # of its messages as on the wire, whatever they take on the disk
     first_timestamp: int
     last_timestamp: int
     form: SegmentForm = PLAIN
+    compressed: Compressed | None = None
+
+    @property
+    def codec(self) -> Codec:
+        return self.compressed.codec if self.compressed is not None else Codec.NONE
+
+    def log_path(self, directory: str) -> str:
+        """The file that holds its messages."""
+        return stored_log_path(directory, self.first_offset, self.codec)
 
     @property
     def end_offset(self) -> int:

@@ -17,11 +17,15 @@ from borzoi.protocol.batch import (
     first_at_or_after,
 )
 from borzoi.protocol.errors import CannotDecryptData
+from borzoi.storage.block_index import BlockDamaged
+from borzoi.storage.codecs import Codec
+from borzoi.storage.compressed_file import CompressedFile
 from borzoi.storage.encrypted import CannotOpenSegment, PartitionCipher, SegmentCipher
 from borzoi.storage.files import FileIdentity, Files
 from borzoi.storage.index_windows import IndexWindows
-from borzoi.storage.layout import index_path, log_path
+from borzoi.storage.layout import index_path, stored_log_path
 from borzoi.storage.mapped import WindowCache
+from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.segment_form import HEADER_SIZE, PLAIN, SegmentForm, form_of
 
 POSITION: Final = struct.Struct("<4xI8x")
@@ -56,14 +60,19 @@ class ReadOnlyFiles:
         files: Files,
         windows: WindowCache,
         index_windows: IndexWindows,
+        blocks: PlainBlocks,
         cipher: PartitionCipher | None = None,
     ) -> None:
         self.files = files
         self.cipher = cipher
         self.windows = windows
         self.index_windows = index_windows
+        self.blocks = blocks
         # The reader clears it when it knows that the files found belong to the right birth.
         self.found_unconfirmed = False
+
+    def note_found(self) -> None:
+        self.found_unconfirmed = True
 
 
 class MappedFile:
@@ -152,14 +161,26 @@ class MappedFile:
 class SegmentView:
     """A segment as far as it has been published: so many messages, so many bytes."""
 
-    def __init__(self, directory: str, first_offset: int, access: ReadOnlyFiles) -> None:
+    def __init__(
+        self, directory: str, first_offset: int, access: ReadOnlyFiles, codec: Codec = Codec.NONE
+    ) -> None:
         self.first_offset = first_offset
         self._partition_cipher = access.cipher
         self._cipher: SegmentCipher | None = None
-        self._form: SegmentForm | None = None if access.cipher is not None else PLAIN
+        # What is compressed comes plain out of its blocks, encrypted or not.
+        is_plain = access.cipher is None or codec is not Codec.NONE
+        self._form: SegmentForm | None = PLAIN if is_plain else None
         self.must_verify = False
+        self.codec = codec
+        path = stored_log_path(directory, first_offset, codec)
+        self.log: MappedFile | CompressedFile
+        if codec is Codec.NONE:
+            self.log = MappedFile(path, access, access.windows)
+        else:
+            self.log = CompressedFile(
+                path, first_offset, access.files, access.blocks, access.note_found, access.cipher
+            )
         self._index_windows = access.index_windows
-        self.log = MappedFile(log_path(directory, first_offset), access, access.windows)
         self.index = MappedFile(
             index_path(directory, first_offset), access, access.index_windows.of_sealed
         )
@@ -197,7 +218,10 @@ class SegmentView:
         start = self.start_of(number)
         if not self.has_bytes(start, start + MESSAGE_HEADER_SIZE):
             return False
-        header = b"".join(self.log.views(start, start + MESSAGE_HEADER_SIZE))
+        try:
+            header = b"".join(self.log.views(start, start + MESSAGE_HEADER_SIZE))
+        except BlockDamaged:
+            return False
         found: int = HEADER_TIMESTAMP.unpack_from(header)[0]
         return found == self.timestamp_of(number)
 
@@ -224,6 +248,8 @@ class SegmentView:
         window, within = divmod(number, self._entries_per_window)
         entries = self.index.window(window)
         position: int = POSITION.unpack_from(entries, within * INDEX_ENTRY_SIZE)[0]
+        if isinstance(self.log, CompressedFile):
+            return self.log.written_form.message_bytes(position, number + 1)
         return position
 
     def start_of(self, number: int) -> int:
@@ -260,10 +286,18 @@ class SegmentView:
                 raise CannotDecryptData(f"{self.log.path}: {error}") from error
         return self._cipher
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether its messages are sent from memory, not from a map of the file."""
+        return self.codec is not Codec.NONE or self.cipher is not None
+
     def ends(self, number: int, count: int) -> list[int]:
         """Where each of these messages ends."""
         start = number * INDEX_ENTRY_SIZE
-        return ends_in(b"".join(self.index.views(start, start + count * INDEX_ENTRY_SIZE)))
+        entries = b"".join(self.index.views(start, start + count * INDEX_ENTRY_SIZE))
+        if isinstance(self.log, CompressedFile):
+            return ends_in(self.log.written_form.as_plain(bytearray(entries), number))
+        return ends_in(entries)
 
     def timestamp_of(self, number: int) -> int:
         window, within = divmod(number, self._entries_per_window)

@@ -8,13 +8,18 @@ from borzoi.protocol.responses import ClientDetails, ClientInfo, Identity, RawTo
 
 # Tells the server which generation of codecs this client speaks.
 WIRE_VERSION: Final = "0.10.0"
+KNOWN_CODECS: Final = "codecs"  # in the context of a login: show lz4 and zstd as what they are
 NEVER_EXPIRES: Final = 0
 
 
 class SessionCalls(Calling):
-    async def login_user(self, username: str, password: str) -> Identity:
+    async def login_user(
+        self, username: str, password: str, *, context: str = KNOWN_CODECS
+    ) -> Identity:
         """Log in; after a lost connection this happens again by itself."""
-        identity: Identity = await self._ask(commands.LoginUser(username, password, WIRE_VERSION))
+        identity: Identity = await self._ask(
+            commands.LoginUser(username, password, WIRE_VERSION, context)
+        )
         return identity
 
     async def login_with_personal_access_token(self, token: str) -> Identity:

@@ -21,7 +21,6 @@ NOT_YET: Final[dict[str, str]] = {
     "system.backup.compatibility": "data of other servers is not migrated",
     "system.state.max_file_operation_retries": "file operations are not retried",
     "system.state.retry_delay": "file operations are not retried",
-    "system.compression": "segments are not compressed yet",
     "system.recovery": "missing state is never invented",
 }
 

@@ -417,6 +417,8 @@ class Limits(Table, frozen=True, kw_only=True):
     control_frame_size_max       the payload of any other frame of a logged-in client
     frame_size_max_before_login  any frame before the login
     response_size_max            the answer to one poll
+    copied_size_max              messages of encrypted and compressed segments in the memory of one
+                                 shard until they are sent; one poll gets a quarter of it
     connections_max              open connections of one shard
     connections_per_address_max  of these, from one remote address
     login_timeout                from the connect to a successful login
@@ -438,6 +440,7 @@ class Limits(Table, frozen=True, kw_only=True):
     control_frame_size_max: Size = 10 * MIB
     frame_size_max_before_login: Size = 8 * KIB
     response_size_max: Size = 128 * MIB
+    copied_size_max: Size = 64 * MIB
     connections_max: U32 = 10_000
     connections_per_address_max: U32 = 5_000
     login_timeout: Duration = 30 * SECOND

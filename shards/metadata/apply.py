@@ -58,7 +58,7 @@ def apply_command(state: State, index: int, timestamp: int, command: StoredComma
         case entries.TopicCreated():
             _create_topic(state, index, timestamp, command)
         case entries.TopicUpdated():
-            _update_topic(state.streams[command.stream_id], command)
+            _update_topic(state.streams[command.stream_id], timestamp, command)
         case entries.TopicDeleted():
             _delete_topic(state, state.streams[command.stream_id], command.topic_id, effects)
             stream_id, topic_id = command.stream_id, command.topic_id
@@ -138,11 +138,13 @@ def _create_topic(state: State, index: int, timestamp: int, command: entries.Top
     stream.topics[command.topic_id] = topic
 
 
-def _update_topic(stream: Stream, command: entries.TopicUpdated) -> None:
+def _update_topic(stream: Stream, timestamp: int, command: entries.TopicUpdated) -> None:
     topic = stream.topics[command.topic_id]
     _rename(stream.topic_names, topic.name, command.name, topic.id)
     topic.name = command.name
-    topic.compression_algorithm = command.compression_algorithm
+    if topic.compression_algorithm != command.compression_algorithm:
+        topic.compression_algorithm = command.compression_algorithm
+        topic.compression_since = timestamp
     topic.message_expiry = command.message_expiry
     topic.max_topic_size = command.max_topic_size
     topic.replication_factor = command.replication_factor

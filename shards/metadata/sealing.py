@@ -23,6 +23,10 @@ class CannotOpenEntry(WalDamaged):
     """An entry is encrypted and does not open; the text says what is known about the reason."""
 
 
+class KeyMissing(CannotOpenEntry):
+    """There is no key to open it with."""
+
+
 def seal_entry(entry: WalEntry, encryption: Encryption | None) -> WalEntry:
     """The entry as it is to be stored."""
     if encryption is None or not encryption.encrypts:
@@ -37,7 +41,7 @@ def open_entry(entry: WalEntry, encryption: Encryption | None) -> WalEntry:
     if not entry.flags & ENCRYPTED:
         return entry
     if encryption is None:
-        raise CannotOpenEntry(
+        raise KeyMissing(
             f"entry {entry.index} of the metadata log is encrypted, and no key is configured: set"
             " system.encryption.key or system.encryption.key_file"
         )

@@ -66,6 +66,10 @@ class SnapshotDamaged(Exception):
     """These bytes are no snapshot that can be used. Read the log from its start instead."""
 
 
+class SnapshotEncrypted(SnapshotDamaged):
+    """The snapshot is whole, but only its key could tell more."""
+
+
 def previous_path(path: Path) -> str:
     """Where the snapshot before the newest one is kept."""
     return os.fspath(path) + PREVIOUS_SUFFIX
@@ -106,7 +110,7 @@ def load(data: bytes, encryption: Encryption | None = None) -> Snapshot:
 
 def _opened(body: bytes, index: int, encryption: Encryption | None) -> bytes:
     if encryption is None:
-        raise SnapshotDamaged("it is encrypted, and no key is configured")
+        raise SnapshotEncrypted("it is encrypted, and no key is configured")
     try:
         return open_value(encryption.key, PURPOSE, body, INDEX.pack(index))
     except CannotOpenValue as error:

@@ -74,6 +74,7 @@ class Topic(msgspec.Struct):
     message_expiry: int
     max_topic_size: int
     replication_factor: int
+    compression_since: int = 0  # when the algorithm was changed, in us; 0 = it never was
     runs: list[Run] = []
     groups: dict[int, Group] = {}
     group_names: dict[str, int] = {}

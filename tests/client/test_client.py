@@ -12,7 +12,7 @@ from borzoi.client.connection import Connection
 from borzoi.client.session import Session
 from borzoi.client.strategies import LAST
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands import SnapshotType
+from borzoi.protocol.commands import LoginUser, Ping, SnapshotType
 from borzoi.protocol.errors import InvalidCredentials, StreamIdNotFound, error_for
 from borzoi.protocol.frame import OK, encode_request, encode_response
 from borzoi.protocol.generations import CLASSIC, decode_reply
@@ -67,8 +67,8 @@ class Call(NamedTuple):
 
 CALLS = [
     Call("V1", "ping", lambda c: c.ping()),
-    Call("V2", "login_user", lambda c: c.login_user("iggy", "iggy")),
-    Call("V4", "login_user", lambda c: c.login_user("iggy", "iggy")),
+    Call("V2", "login_user", lambda c: c.login_user("iggy", "iggy", context="")),
+    Call("V4", "login_user", lambda c: c.login_user("iggy", "iggy", context="")),
     Call(
         "V5",
         "login_with_personal_access_token",
@@ -388,8 +388,9 @@ def test_connect_logs_in_and_closes(run: Run, scheme: str) -> None:
             async with connecting as client:
                 await client.ping()
             assert not client.is_open
-            login = encode_request(LOGIN.code, LOGIN.request)
-            assert server.requests == [login, encode_request(Code.PING)]
+            assert server.commands == [
+                LoginUser("iggy", "iggy", "0.10.0", "codecs"), Ping(),
+            ]  # fmt: skip
 
     run(test())
 

@@ -38,6 +38,7 @@ LOGGED_IN = Answer(encode_response(0, (7).to_bytes(4, "little")))
 CLIENTS = (ClientInfo(1, 7, Transport.TCP, "127.0.0.1:1", 0),)
 CLIENTS_ANSWER = Answer(encode_response(0, encode_clients(CLIENTS)))
 VERSION = "0.10.0"
+CONTEXT = "codecs"
 
 
 def refused(error: type[Exception]) -> Answer:
@@ -141,7 +142,7 @@ def test_the_password_login_is_repeated(run: Run) -> None:
         async with scripted(LOGGED_IN, LOST, later=steps) as server:
             async with await open_to(server, username="anna", password="secret") as client:
                 await client.get_clients()
-            login = commands.LoginUser("anna", "secret", VERSION)
+            login = commands.LoginUser("anna", "secret", VERSION, CONTEXT)
             assert server.commands == [login, commands.GetClients()] * 2
 
     run(test())
@@ -172,7 +173,7 @@ def test_a_changed_name_and_password_are_used_afterwards(run: Run) -> None:
                 await client.change_password("somebody else", "secret", "theirs")
                 await client.update_user(7, username="hanna")
                 await client.ping()
-            assert server.commands[5] == commands.LoginUser("hanna", "better", VERSION)
+            assert server.commands[5] == commands.LoginUser("hanna", "better", VERSION, CONTEXT)
 
     run(test())
 

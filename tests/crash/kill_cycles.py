@@ -92,13 +92,13 @@ class KillCycles:
         self.broker = BrokerProcess(data, {**TWO_SHARDS, **SETTINGS[mode]})
         self.summary = Summary(mode, seed)
         self._buffered = mode == "buffered"
-        self._contents: dict[int, list[bytes]] = {}
+        self.contents: dict[int, list[bytes]] = {}
 
     def start(self) -> None:
         self.broker.start()
         with connect(self.broker) as wire:
             create_topic(wire)
-        self._contents = {partition: [] for partition in range(PARTITIONS)}
+        self.contents = {partition: [] for partition in range(PARTITIONS)}
 
     def run_cycle(self) -> None:
         """Load, kill, start, compare."""
@@ -114,28 +114,32 @@ class KillCycles:
         # In mode buffered a poll makes the owner write: leave it some journals to lose.
         watched = range(0, PARTITIONS, 2) if self._buffered else range(PARTITIONS)
         watcher = Watcher(self.broker, tuple(watched))
-        watcher.begin_at({one: len(kept) for one, kept in self._contents.items()})
+        watcher.begin_at({one: len(kept) for one, kept in self.contents.items()})
         for worker in (*producers, watcher):
             worker.start()
         wait_ready(*producers, watcher)
         # Not waiting for a condition: the moment of the kill is the experiment.
         time.sleep(choice.uniform(*KILL_AFTER_S))
-        self.broker.kill()
+        self.kill()
         for worker in (*producers, watcher):
             worker.finish()
         assert_nothing_damaged(self.broker.data)
         began = time.monotonic()
         self.broker.start()
         summary.restarts_s.append(time.monotonic() - began)
-        self._compare([producer.book for producer in producers], watcher)
+        self.compare([producer.book for producer in producers], watcher)
         summary.cycles += 1
 
-    def _compare(self, books: list[ProducerBook], watcher: Watcher) -> None:
+    def kill(self) -> None:
+        """The end of everything."""
+        self.broker.kill()
+
+    def compare(self, books: list[ProducerBook], watcher: Watcher) -> None:
         summary = self.summary
         with connect(self.broker) as wire:
             contents = read_all(wire)
         fresh: dict[int, list[bytes]] = {}
-        for partition, kept in self._contents.items():
+        for partition, kept in self.contents.items():
             assert contents[partition][: len(kept)] == kept, (
                 f"partition {partition}: messages that an earlier start had kept have changed"
             )
@@ -158,13 +162,13 @@ class KillCycles:
         )
         summary.unknown_survivors += verdict.unknown_survivors
         summary.offsets_compared += len(watcher.seen)
-        self._contents = contents
+        self.contents = contents
 
     def _begin_topic_anew(self) -> None:
         with connect(self.broker) as wire:
             wire.call(DeleteTopic(STREAM, TOPIC))
             assert create_topic(wire, with_stream=False) == 0
-        self._contents = {partition: [] for partition in range(PARTITIONS)}
+        self.contents = {partition: [] for partition in range(PARTITIONS)}
 
 
 def assert_nothing_damaged(data: Path) -> None:

@@ -17,12 +17,14 @@ from borzoi.shards.readers import Readers
 from borzoi.shards.repairing import Repairing
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WarmReads
+from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.offsets import ConsumerOffsets
 from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from tests.shards.hand_loop import HandExecutor, HandLoop
 from tests.storage.faults import FailingFiles
@@ -33,6 +35,7 @@ JOURNAL_MESSAGES_MAX = 8
 JOURNAL_SIZE_MAX = 1024
 CONSUMERS_MAX = 16
 RESPONSE_SIZE_MAX = 1 << 24
+COPIED_SIZE_MAX = 1 << 24
 
 
 class Statuses(list[int]):
@@ -70,12 +73,14 @@ class Owner:
         self.files = FailingFiles()
         self.open_files = OpenFiles(self.files, 64)
         self.layout.create_skeleton(self.files)
+        self.copy_memory = CopyMemory(COPIED_SIZE_MAX)
         self.readers = Readers(
             self.board,
             self.layout,
             WindowCache(16),
             self.files,
             False,
+            PlainBlocks(self.copy_memory),
             encryption=self.encryption,
         )
         self.commit = GroupCommit(
@@ -108,7 +113,7 @@ class Owner:
             self.durability,
             self.commit,
             self.readers,
-            WarmReads(self.loop.as_loop, self.disk, self.files),
+            WarmReads(self.loop.as_loop, self.disk, self.files, self.copy_memory),
             consumers_max=CONSUMERS_MAX,
             response_size_max=RESPONSE_SIZE_MAX,
             deduplication=self.deduplication,

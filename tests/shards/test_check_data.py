@@ -1,5 +1,6 @@
 """`borzoi check` without a broker: the metadata, what lies beside it, and how it is told."""
 
+import base64
 import json
 import os
 from pathlib import Path
@@ -17,15 +18,19 @@ from borzoi.shards.metadata.bootstrap import ensure_root
 from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
 from borzoi.shards.metadata.writer import MetadataWriter, open_writer
 from borzoi.storage.clean_stop import CleanStop
+from borzoi.storage.encrypted import Encryption
+from borzoi.storage.encryption_key import write_check
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.offsets import offsets_digest
 from borzoi.storage.open_files import OpenFiles
+from tests.storage.ciphers import KEY
 from tests.storage.partitions import overwrite
 from tests.storage.test_bit_flips import flips
 
 NAMESPACE = pack_namespace(0, 0, 0)
+TEXT = base64.b64encode(KEY.secret_bytes()).decode()
 
 
 @pytest.fixture
@@ -179,3 +184,65 @@ def test_a_newer_format_is_not_touched(data: Path) -> None:
     result = run(data, "--repair")
     assert result.exit_code == 1
     assert "newer broker" in result.output
+
+
+@pytest.fixture
+def encrypted(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same directory, after encryption was switched on."""
+    for name in ("KEY", "KEY_FILE"):
+        monkeypatch.delenv(f"IGGY_SYSTEM_ENCRYPTION_{name}", raising=False)
+    layout = DataLayout(data)
+    write_check(layout, Files(), KEY)
+    writer = open_writer(
+        layout.state_log,
+        layout.state_snapshot,
+        Files(),
+        MetadataSettings(1 << 20, slots_max=100),
+        encryption=Encryption(KEY, encrypts=True),
+    )
+    log(writer, CreateStream("secret"))
+    writer.write_snapshot(writer.take_snapshot())
+    log(writer, CreateStream("more"))
+    writer.close()
+    return data
+
+
+def test_encrypted_metadata_with_its_key(
+    encrypted: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("IGGY_SYSTEM_ENCRYPTION_KEY", TEXT)
+    done = run(encrypted)
+    assert done.exit_code == 0, done.output
+    assert "encrypted" not in done.output.replace(str(encrypted), "")
+    monkeypatch.delenv("IGGY_SYSTEM_ENCRYPTION_KEY")
+    file = tmp_path / "key"
+    file.write_text(TEXT)
+    assert run(encrypted, "--key-file", str(file)).output == done.output
+
+
+def test_encrypted_metadata_without_a_key_is_not_called_damaged(encrypted: Path) -> None:
+    before = {path: path.read_bytes() for path in encrypted.rglob("*") if path.is_file()}
+    done = run(encrypted, "--repair")
+    assert done.exit_code == 0, done.output
+    assert "no key was given" in done.output
+    assert {path: path.read_bytes() for path in encrypted.rglob("*") if path.is_file()} == before
+    log_file = encrypted / "state.messages"
+    bad = bytearray(log_file.read_bytes())
+    bad[40] ^= 1
+    overwrite(log_file, bytes(bad))
+    assert run(encrypted).exit_code == 3
+
+
+def test_encrypted_metadata_with_a_wrong_key(
+    encrypted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IGGY_SYSTEM_ENCRYPTION_KEY", "A" * 43 + "=")
+    done = run(encrypted)
+    assert done.exit_code == 1
+    assert "is not the one that" in done.stderr
+    check_file = encrypted / "encryption-check"
+    overwrite(check_file, bytes(check_file.stat().st_size))
+    monkeypatch.setenv("IGGY_SYSTEM_ENCRYPTION_KEY", TEXT)
+    done = run(encrypted)
+    assert done.exit_code == 3
+    assert "encryption-check" in done.output

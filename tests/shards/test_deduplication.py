@@ -396,6 +396,19 @@ def test_what_a_torn_write_left_out_is_stored_once(
         assert [one for one in found if one != 1] == order[1:]
 
 
+def test_what_a_dead_owner_dropped_between_stored_messages_stays_dropped(
+    new_owner: NewOwner,
+) -> None:
+    """Its original has left the window since, pushed out by the rest of the same batch."""
+    owner = new_owner(Durability.WRITTEN, (3, 0))
+    batch = batch_of(1, 2, 3, 1, 4)
+    owner.append(batch, 5, Statuses())
+    finish(owner)
+    owner.succeed()
+    submit_again(owner, batch, 5)
+    assert stored(owner) == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("durability", list(Durability))
 def test_a_batch_that_was_stamped_but_not_written_is_stored(
     new_owner: NewOwner, durability: Durability

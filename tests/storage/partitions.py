@@ -6,6 +6,8 @@ from pathlib import Path
 from borzoi.protocol.errors import CannotReadMessage
 from borzoi.protocol.message import Message, encode_messages
 from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.codecs import Codec
+from borzoi.storage.compressor import compress_segment
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
@@ -14,6 +16,7 @@ from borzoi.storage.mapped import WindowCache
 from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader, Slices
+from borzoi.storage.segment import Compressed
 from borzoi.storage.trash import retire_directory
 
 WINDOW_SIZE = 64 * 1024
@@ -96,6 +99,24 @@ class Partition:
             self.files.unlink(path)
         return count
 
+    def compress(self, codec: Codec, *, block_size: int = 200) -> int:
+        """Compress all that can be, as the owner does, whether it is worth it or not."""
+        self.log.sync()
+        segments = self.log.compressible(self.log.written)
+        for segment in segments:
+            first_offset = segment.first_offset
+            size = compress_segment(
+                self.directory, segment, codec, self.files, lambda: False,
+                cipher=self.cipher, block_size=block_size, saved_min=-100,
+            )  # fmt: skip
+            assert self.log.place_compressed(first_offset, codec)
+            self.files.fsync_directory(self.directory)
+            compressed = Compressed(codec, size)
+            for path in self.log.retire_plain(first_offset, compressed, self.trash, "plain-7-0"):
+                self.files.unlink(path)
+            self.files.fsync_directory(self.directory)
+        return len(segments)
+
     def repair_index(self, first_offset: int) -> list[str]:
         """As the owner does it when a reader has complained."""
         entries, report = self.log.check_index(first_offset)
@@ -140,14 +161,16 @@ class Partition:
         )
 
     def new_reader(self, *, validate_checksum: bool = False) -> PartitionReader:
-        windows = WindowCache(16, WINDOW_SIZE)
         return PartitionReader(
             self.directory,
-            windows,
+            self.new_windows(),
             Files(),
             validate_checksum=validate_checksum,
             cipher=self.cipher,
         )
+
+    def new_windows(self) -> WindowCache:
+        return WindowCache(16, WINDOW_SIZE)
 
     def read(self, first_offset: int = 0, count: int = ALL, bytes_max: int = ALL) -> list[bytes]:
         return payloads_in(self.read_slices(first_offset, count, bytes_max))

@@ -9,9 +9,12 @@ import pytest
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.storage.check_partition import check_partition
 from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.codecs import Codec
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings, Level
 from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.segment_form import HEADER_SIZE
+from tests.storage.ciphers import encrypted_partition
 from tests.storage.faults import FailingFiles
 from tests.storage.partitions import BIRTH, Partition, overwrite
 from tests.storage.test_bit_flips import flips
@@ -217,3 +220,70 @@ def test_a_repair_that_fails_says_so(tmp_path: Path) -> None:
 def test_the_birth_is_told(tmp_path: Path) -> None:
     partition = stopped(tmp_path)
     assert check_partition(partition.directory, None, Findings(), Files()) == BIRTH
+
+
+def test_compressed_segments_are_checked_block_by_block(tmp_path: Path) -> None:
+    partition = Stopped(tmp_path)
+    partition.append(*SEALED)
+    partition.log.roll()
+    partition.append(*ACTIVE)
+    plain = partition.log_file(0).read_bytes()
+    partition.compress(Codec.ZSTD)
+    partition.log.close()
+    path = partition.path(f"{0:020d}.log.zstd")
+    whole = path.read_bytes()
+    found = check(partition)
+    assert found.found == []
+    assert found.counts.messages == 6
+    overwrite(path, whole[:60] + bytes([whole[60] ^ 1]) + whole[61:])
+    damaged = texts(check(partition), Level.DAMAGED)
+    assert any("block 0" in text for text in damaged)
+    assert any("DAMAGED messages at offsets 0" in text for text in damaged)
+    overwrite(path, whole)
+    # Killed between two steps of the compression: the plain one counts.
+    partition.log_file(0).write_bytes(plain)
+    assert [one.level for one in check(partition).found] == [Level.MENDABLE]
+    check(partition, repair=True)
+    assert not path.exists()
+    assert check(partition).found == []
+
+
+def test_encrypted_segments_are_verified_without_a_key(tmp_path: Path) -> None:
+    partition = encrypted_partition(tmp_path, segment_size_max=512)
+    for number in range(12):
+        partition.append(b"secret %d" % number)
+    partition.log.sync()
+    clean = partition.log.clean_partition(0)
+    partition.log.close()
+    for known in (None, clean):
+        findings = check(partition, known)
+        assert texts(findings, Level.MENDABLE) == []
+        assert findings.counts.messages == 12
+        assert findings.counts.message_bytes == partition.log.size_bytes
+    good = contents(partition)
+    # A repair touches nothing of it.
+    check(partition, repair=True)
+    assert contents(partition) == good
+    sealed = partition.log_file(0)
+    rotten = bytearray(sealed.read_bytes())
+    rotten[HEADER_SIZE + 70] ^= 1
+    overwrite(sealed, bytes(rotten))
+    assert texts(check(partition), Level.DAMAGED) == ["DAMAGED messages at offsets 0 to 0"]
+
+
+def test_only_the_torn_end_of_an_encrypted_segment_is_cut(tmp_path: Path) -> None:
+    partition = encrypted_partition(tmp_path)
+    partition.append(b"one", b"two")
+    partition.log.close()
+    file = partition.log_file()
+    whole = file.read_bytes()
+    overwrite(file, whole[:-1])
+    findings = check(partition, repair=True)
+    assert len(texts(findings, Level.MENDABLE)) == 2  # and the index
+    assert file.stat().st_size == (len(whole) + HEADER_SIZE) // 2
+    overwrite(file, whole[: HEADER_SIZE + 1])
+    check(partition, repair=True)
+    assert file.stat().st_size == HEADER_SIZE
+    partition.reopen()
+    assert partition.append(b"again") == 0
+    assert partition.read() == [b"again"]

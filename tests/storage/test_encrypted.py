@@ -11,7 +11,10 @@ from borzoi.protocol.errors import BrokerError, CannotDecryptData, InvalidMessag
 from borzoi.protocol.message import USER_HEADERS_SIZE_MAX, Message, checksum_of, encode_messages
 from borzoi.storage import decryption
 from borzoi.storage.clean_stop import CleanPartition
-from borzoi.storage.reader import Encrypted
+from borzoi.storage.copy_memory import READ_PART, CopyMemory
+from borzoi.storage.files import Files
+from borzoi.storage.plain_blocks import PlainBlocks
+from borzoi.storage.reader import Encrypted, PartitionReader
 from borzoi.storage.segment_form import COPY_SIZE, HEADER_SIZE, MESSAGE_OVERHEAD, form_of
 from tests.storage.ciphers import (
     OTHER_KEY,
@@ -373,11 +376,9 @@ def test_a_purge_begins_a_segment_with_another_key(tmp_path: Path) -> None:
     assert partition.read() == [b"new"]
 
 
-def test_large_reads_are_left_to_a_thread_and_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("borzoi.storage.reader.COPY_SIZE_MAX", 256 * 1024)
+def test_large_reads_are_left_to_a_thread_and_bounded(tmp_path: Path) -> None:
     partition = encrypted_partition(tmp_path, segment_size_max=100 * 1024)
+    partition.reader = reader_with(partition, CopyMemory(READ_PART * 256 * 1024))
     payloads = random_payloads(600, 1000)
     for start in range(0, 600, 50):
         partition.append(*payloads[start : start + 50])
@@ -414,17 +415,29 @@ def test_what_somebody_still_has_is_not_decrypted_again(tmp_path: Path) -> None:
 def test_no_memory_is_no_reason_to_fail_for_those_who_may_wait(tmp_path: Path) -> None:
     partition = encrypted_partition(tmp_path)
     partition.append(b"x")
-    asked: list[int] = []
-
-    def no_memory(size: int) -> None:
-        asked.append(size)
-
-    partition.reader._memory = no_memory
+    memory = CopyMemory(1000)
+    partition.reader = reader_with(partition, memory)
+    others = memory.take(1000)
+    assert others is not None
     written = partition.log.written
     with pytest.raises(Encrypted):
         partition.reader.read(written, 0, 1, ALL, may_wait=False)
-    assert partition.reader.read(written, 0, 1, ALL).message_count == 1
-    assert asked == [65 + MESSAGE_OVERHEAD] * 2
+    found = partition.reader.read(written, 0, 1, ALL)
+    assert found.message_count == 1
+    assert memory.size == 1000 + 65 + MESSAGE_OVERHEAD
+    del others, found
+    assert memory.size == 0
+    assert partition.reader.read(written, 0, 1, ALL, may_wait=False).message_count == 1
+
+
+def reader_with(partition: Partition, memory: CopyMemory) -> PartitionReader:
+    return PartitionReader(
+        partition.directory,
+        partition.new_windows(),
+        Files(),
+        cipher=partition.cipher,
+        blocks=PlainBlocks(memory),
+    )
 
 
 def test_plain_reads_are_not_copied_when_there_is_a_key(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The log against a Python list: random appends, rolls, syncs, crashes, purges and reads.
+"""The log against a Python list: random appends, rolls, syncs, compressions, crashes and reads.
 
 The list is what the log must hold. After a crash the end may be missing, but only what was not
 acknowledged, or was torn on purpose; what is left is always a beginning of the list.
@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from borzoi.storage.birth import read_birth
+from borzoi.storage.codecs import Codec
+from borzoi.storage.layout import COMPRESSED
 from tests.storage.partitions import ALL, BIRTH, NOW_US, Partition, begin_anew, payloads_in
 
 PAYLOADS = st.lists(st.binary(max_size=90), min_size=1, max_size=4)
@@ -75,6 +77,15 @@ class LogMachine(RuleBasedStateMachine):
     def delete_oldest(self, count: int) -> None:
         self.partition.delete_oldest(count)
         self.first = self.partition.log.first_offset
+
+    @rule(codec=st.sampled_from(COMPRESSED), tell=st.booleans())
+    def compress(self, codec: Codec, tell: bool) -> None:
+        """Readers learn of it at once, or when they look for the plain files in vain."""
+        self.write()
+        self.partition.compress(codec)
+        if tell:
+            for segment in self.partition.log.sealed:
+                self.partition.reader.replaced(segment.first_offset)
 
     @rule()
     def purge(self) -> None:

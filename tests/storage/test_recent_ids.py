@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from borzoi.protocol.batch import SeenIds
 from borzoi.protocol.message import Message, encode_messages
 from borzoi.storage import recent_ids
+from borzoi.storage.codecs import Codec
 from borzoi.storage.files import Files
 from borzoi.storage.recent_ids import Tail, remember_tail, tail_of
 from borzoi.storage.segment import LogEnd, SealedSegment
@@ -182,3 +183,14 @@ def test_encrypted_segments_begin_with_a_header(tmp_path: Path) -> None:
     assert known(read_back(partition, 100), ids) == ids
     partition.reopen()
     assert known(read_back(partition, 100), ids) == ids
+
+
+def test_ids_in_compressed_segments_are_known_as_well(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, segment_size_max=300)
+    ids = list(range(1, 31))
+    for id in ids:
+        append(partition, [id], [20])
+    partition.compress(Codec.LZ4)
+    assert not partition.log_file(0).exists()
+    assert known(read_back(partition, ENTRIES_MAX), ids) == ids
+    assert known(read_back(partition, 17), ids) == ids[-17:]

@@ -1,0 +1,80 @@
+"""D8 for compression in the size of a test run, and kills at exact steps of it."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.broker import wait_for
+from tests.conftest import NewBroker
+from tests.crash.compression_kills import run, text_of
+from tests.crash.kill_cycles import PINNED, TWO_SHARDS
+from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
+from tests.crash.tracer import killed_at
+from tests.crash.wire import Wire, connect, connect_to_shard
+
+PAYLOADS = [b"%d " % number * 500 for number in range(30)]
+
+
+@pytest.mark.slow
+def test_d8_compression_survives_kills(tmp_path: Path) -> None:
+    done = run(tmp_path / "data", "written", 1, random.SystemRandom().randrange(1 << 32))
+    print(text_of(done))
+    assert done.summary.lost == 0
+    assert done.compressed > 10
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace kills at an exact system call")
+@pytest.mark.parametrize(
+    ("system_calls", "number"),
+    [
+        # The first one of the loop's thread is the birth file.
+        ("rename,renameat,renameat2", 2),  # before a temporary gets its name
+        ("rename,renameat,renameat2", 3),  # before the plain log leaves
+        ("unlink,unlinkat", 1),  # before its bytes are gone
+    ],
+)
+def test_a_compression_is_finished_by_the_successor_of_a_killed_owner(
+    new_broker: NewBroker, tmp_path: Path, system_calls: str, number: int
+) -> None:
+    broker = new_broker(
+        **TWO_SHARDS,
+        **PINNED,
+        IGGY_SYSTEM_SEGMENT_SIZE="5KiB",
+        IGGY_SYSTEM_COMPRESSION_DEFAULT_ALGORITHM="zstd",
+        IGGY_MESSAGE_SAVER_INTERVAL="1 s",
+    )
+    partition = partitions_of(1, 2)[0]
+    directory = broker.data / f"streams/0/topics/0/partitions/{partition}"
+    pid = broker.workers()[1]
+    with connect_to_shard(broker, 0) as wire:
+        create_topic(wire)
+        with killed_at(pid, system_calls, number, tmp_path / "trace"):
+            # The second one seals the segment that both are in.
+            wire.send(STREAM, TOPIC, partition, PAYLOADS[:7])
+            wire.send(STREAM, TOPIC, partition, PAYLOADS[7:14])
+            wait_for(lambda: broker.workers().get(1, pid) != pid, 30.0)
+    with connect(broker) as wire:
+        wait_for(lambda: payloads_of(wire, partition) == PAYLOADS[:14], 30.0)
+        wait_for(lambda: is_compressed(directory), 30.0)
+        assert payloads_of(wire, partition) == PAYLOADS[:14]
+        wire.send(STREAM, TOPIC, partition, PAYLOADS[14:21])
+        wire.send(STREAM, TOPIC, partition, PAYLOADS[21:])
+        wait_for(lambda: len(list(directory.glob("*.zstd"))) == 2, 30.0)
+        wait_for(lambda: is_compressed(directory), 30.0)
+        assert payloads_of(wire, partition) == PAYLOADS
+    wait_for(lambda: not list((broker.data / "trash").iterdir()), 30.0)
+
+
+def payloads_of(wire: Wire, partition: int) -> list[bytes]:
+    return [message.payload for message in wire.read(STREAM, TOPIC, partition)]
+
+
+def is_compressed(directory: Path) -> bool:
+    """Nothing is plain but the active segment, and nothing is half done."""
+    names = [path.name for path in directory.glob("0*")]
+    return sum(name.endswith(".log") for name in names) == 1 and not any(
+        name.endswith(".tmp") for name in names
+    )
