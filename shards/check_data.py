@@ -5,10 +5,8 @@ nothing that verifies; files that are not ours are named and left alone.
 """
 
 import os
-import tomllib
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from borzoi.router.placement import pack_namespace
 from borzoi.shards.check_metadata import CheckedMetadata, check_metadata
@@ -16,10 +14,11 @@ from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.data_lock import lock_data_directory
 from borzoi.shards.metadata.snapshot import previous_path
 from borzoi.shards.root_account import ROOT_PASSWORD_FILE
+from borzoi.shards.used_layout import layout_of
 from borzoi.storage.check_partition import check_partition
 from borzoi.storage.check_segments import removed
 from borzoi.storage.clean_stop import CleanPartition, CleanStop, is_record
-from borzoi.storage.encrypted import Encryption
+from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.encryption_key import (
     EncryptionKey,
     KeyRefused,
@@ -31,13 +30,10 @@ from borzoi.storage.findings import Findings
 from borzoi.storage.info import UnknownDataFormat, read_info
 from borzoi.storage.layout import (
     CLEAN_STOP_PREFIX,
-    CURRENT_CONFIG_FILE,
     LAST_STOP_PREFIX,
     DataLayout,
     PartitionDirectory,
 )
-
-DIRECTORY_NAMES: Final = ("stream", "topic", "partition")
 
 
 def check_data(
@@ -64,7 +60,7 @@ def check_data(
         clean = _check_clean_stops(layout, CLEAN_STOP_PREFIX, findings, files)
         last_stop = CleanStop.last(layout, files)
         for found in layout.partition_directories(files):
-            _check_directory(layout, found, metadata, clean, last_stop, findings, files)
+            _check_directory(layout, found, metadata, clean, last_stop, findings, files, encryption)
         for namespace, partition in clean.items():
             if partition.next_offset:
                 findings.damaged(
@@ -90,20 +86,10 @@ def _encryption(
     return None if key is None else Encryption(key, encrypts=False)
 
 
-def layout_of(root: Path) -> DataLayout:
-    """The layout as the last run had configured it, or the usual one."""
-    try:
-        config = tomllib.loads((root / "runtime" / CURRENT_CONFIG_FILE).read_text())
-        return DataLayout(root, *(config["system"][name]["path"] for name in DIRECTORY_NAMES))
-    except (OSError, ValueError, KeyError, TypeError):
-        # Only a note about names that hardly anybody changes: what it hides will be unknown files.
-        return DataLayout(root)
-
-
 def _check_names(layout: DataLayout, findings: Findings, files: Files) -> None:
     ours = {
         *(layout.streams, layout.state_log, layout.state_snapshot, layout.info_file),
-        layout.encryption_check_file,
+        *(layout.encryption_check_file, layout.archive_id),
         *(layout.runtime, layout.logs, layout.backup, layout.trash),
         *(previous_path(layout.state_snapshot), os.path.join(layout.root, ROOT_PASSWORD_FILE)),
     }
@@ -149,6 +135,7 @@ def _check_directory(
     last_stop: CleanStop,
     findings: Findings,
     files: Files,
+    encryption: Encryption | None,
 ) -> None:
     try:
         namespace = pack_namespace(found.stream_id, found.topic_id, found.partition_id)
@@ -156,7 +143,12 @@ def _check_directory(
         findings.note(found.path, f"unknown, left alone: {error}")
         return
     birth = check_partition(
-        found.path, clean.pop(namespace, None), findings, files, last_stop.get(namespace)
+        found.path,
+        clean.pop(namespace, None),
+        findings,
+        files,
+        last_stop.get(namespace),
+        lambda birth: cipher_of(encryption, namespace, birth),
     )
     if metadata is None or birth is None:
         return

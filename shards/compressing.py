@@ -25,6 +25,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from borzoi.router.placement import unpack_namespace
 from borzoi.shards.config.schema import Compression
 from borzoi.shards.deleting import TRASH_PREFIX
 from borzoi.shards.metadata.state import Topic
@@ -34,6 +35,7 @@ from borzoi.storage.codecs import Codec
 from borzoi.storage.compressor import NotCompressed, Stopped, compress_segment
 from borzoi.storage.files import Files
 from borzoi.storage.layout import compressing_path
+from borzoi.storage.ratio import Ratio
 from borzoi.storage.segment import Compressed, SealedSegment
 
 LOG: Final = logging.getLogger(__name__)
@@ -41,6 +43,9 @@ LOG: Final = logging.getLogger(__name__)
 NICENESS: Final = 19
 LOOK_AGAIN_S: Final = 60.0
 """After so long all partitions are looked at again: a full disk may have room by then."""
+
+LOOKS_PER_TURN: Final = 64
+"""So many partitions are looked at before the loop gets its turn."""
 
 LEFT_PLAIN_MAX: Final = 65536
 
@@ -50,35 +55,6 @@ class InForce(NamedTuple):
 
     codec: Codec
     since_us: int
-
-
-class Ratio(NamedTuple):
-    """What compression has done to a topic or a partition, from the sizes of its files."""
-
-    segments: int = 0
-    plain_bytes: int = 0
-    stored_bytes: int = 0
-
-    @property
-    def saved_bytes(self) -> int:
-        return self.plain_bytes - self.stored_bytes
-
-    @property
-    def ratio(self) -> float:
-        """How many plain bytes one byte on the disk stands for."""
-        return self.plain_bytes / self.stored_bytes if self.stored_bytes else 1.0
-
-    def with_segment(self, segment: SealedSegment) -> "Ratio":
-        if segment.compressed is None:
-            return self
-        return Ratio(
-            self.segments + 1,
-            self.plain_bytes + segment.size_bytes,
-            self.stored_bytes + segment.compressed.stored_bytes,
-        )
-
-    def plus(self, other: "Ratio") -> "Ratio":
-        return Ratio(*map(sum, zip(self, other, strict=True)))
 
 
 def in_force(settings: Compression, topic: Topic) -> InForce:
@@ -144,6 +120,7 @@ class Compressing:
         self._waiting: dict[OwnedPartition, None] = {}
         self._left_plain: set[tuple[int, int, int]] = set()
         self._running = False
+        self._goes_on = False
         self._stopped = False
 
     def start(self) -> None:
@@ -159,13 +136,24 @@ class Compressing:
         self._waiting[partition] = None
         self._next()
 
+    def ratios(self) -> dict[tuple[int, int], Ratio]:
+        """What is saved in the partitions of this shard, by stream and topic: for metrics."""
+        found: dict[tuple[int, int], Ratio] = {}
+        for partition in self._partitions():
+            stream_id, topic_id, _ = unpack_namespace(partition.target.namespace)
+            place = stream_id, topic_id
+            found[place] = found.get(place, Ratio()).plus(ratio_of(partition))
+        return found
+
     def stop(self) -> None:
         """Begin nothing any more; what runs ends after the block it is at."""
         self._stopped = True
         self._waiting.clear()
 
     def _next(self) -> None:
-        while self._waiting and not self._running and not self._stopped:
+        for _ in range(LOOKS_PER_TURN):
+            if not self._waiting or self._running or self._stopped:
+                return
             partition = next(iter(self._waiting))
             del self._waiting[partition]
             job = self._job(partition)
@@ -174,6 +162,13 @@ class Compressing:
                 self._waiting[partition] = None
                 self._running = True
                 self._compress(job)
+        if not self._goes_on:
+            self._goes_on = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self._next()
 
     def _job(self, partition: OwnedPartition) -> _Job | None:
         if not partition.alive:
@@ -193,7 +188,12 @@ class Compressing:
         def run() -> None:
             try:
                 size = compress_segment(
-                    directory, job.segment, job.codec, self._files, lambda: self._stopped
+                    directory,
+                    job.segment,
+                    job.codec,
+                    self._files,
+                    lambda: self._stopped,
+                    cipher=job.partition.log.cipher,
                 )
             except (OSError, NotCompressed, Stopped) as error:
                 self._loop.call_soon_threadsafe(self._failed, job, error)
@@ -217,7 +217,7 @@ class Compressing:
             self._waiting.pop(partition, None)
         if not isinstance(error, Stopped):
             LOG.warning(
-                "partition %s: segment %d stays plain: %s",
+                "partition %s: segment %d is not compressed: %s",
                 partition.target,
                 job.segment.first_offset,
                 error,

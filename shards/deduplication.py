@@ -174,7 +174,9 @@ class Deduplication:
         def run() -> None:
             failed: BrokerError | None = None
             try:
-                remember_tail(window.seen, log.directory, tails, timestamp_min, self._files)
+                remember_tail(
+                    window.seen, log.directory, tails, timestamp_min, self._files, log.cipher
+                )
             except Exception as error:
                 # Also a fault of ours: whoever waits must hear of it, and in the loop's thread.
                 LOG.exception("the last ids of partition %s cannot be read", partition.target)

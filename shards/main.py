@@ -1,4 +1,4 @@
-"""The command line of the broker: `borzoi serve`, `check`, `config`, `reset-root`; `iggy-server`.
+"""The broker's commands: `borzoi serve`, `check`, `compression`, `config`, ...; `iggy-server`.
 
 Reads the configuration, then hands over to the supervisor in the same process. Always: a
 configuration that cannot be used ends with exit code 1 and one line on standard error that says
@@ -144,6 +144,31 @@ def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: st
         sys.exit(report(error))
     click.echo((as_json if json_wanted else as_text)(str(directory), findings))
     sys.exit(exit_code(findings))
+
+
+@main.command("compression")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--json", "json_wanted", is_flag=True, help="Report as JSON.")
+def compression_command(directory: Path, json_wanted: bool) -> None:
+    """Show what compression saves, per topic of the data DIRECTORY, while a broker uses it or not.
+
+    Sizes are those of the segments that are compressed; those that are not are only counted.
+    """
+    # Imported here: nothing else of the command line needs it.
+    import json
+
+    from borzoi.shards.used_layout import layout_of
+    from borzoi.storage.files import Files
+    from borzoi.storage.ratio import ratio_lines, topic_ratios
+
+    try:
+        found = list(topic_ratios(layout_of(directory), Files()))
+    except OSError as error:
+        sys.exit(report(ConfigError(f"{directory} cannot be read: {error}")))
+    if json_wanted:
+        click.echo(json.dumps([one.as_json() for one in found], indent=2))
+    else:
+        click.echo("\n".join(ratio_lines(found)))
 
 
 @main.group()

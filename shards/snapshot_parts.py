@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from stat import filemode
 from typing import Final, NamedTuple
@@ -26,6 +27,9 @@ from borzoi.protocol.commands.system import SnapshotType
 from borzoi.shards.log_file import log_files
 from borzoi.shards.root_account import ROOT_PASSWORD_FILE
 from borzoi.shards.usage import broker_pids
+from borzoi.shards.used_layout import layout_of
+from borzoi.storage.files import Files
+from borzoi.storage.ratio import TopicRatio, ratio_lines, topic_ratios
 
 PART_SIZE_MAX: Final = 4 * 1024 * 1024
 LOGS_SIZE_MAX: Final = 16 * 1024 * 1024
@@ -116,11 +120,12 @@ def cut(text: bytes, size_max: int = PART_SIZE_MAX) -> bytes:
 
 
 def filesystem_overview(sources: Sources, _deadline: float) -> bytes:
-    """Space, the data directory, and what lies in the temporary one and in /proc."""
+    """Space, the data directory, what compression saves in it, the temporary one and /proc."""
     disk = psutil.disk_usage(str(sources.data))
     lines = [
         f"{sources.data}: {disk.free} of {disk.total} bytes free",
         "",
+        *_section("compression", ratio_lines(list(_ratios(sources.data)))),
         *_section(str(sources.data), _tree(sources.data)),
         *_section(tempfile.gettempdir(), _directory(Path(tempfile.gettempdir()))),
         *_section("/proc", _directory(Path("/proc"))),
@@ -264,6 +269,12 @@ def _directory(path: Path) -> Iterator[str]:
                 yield _described(entry)
     except OSError as error:
         yield f"cannot be listed: {error}"
+
+
+def _ratios(data: Path) -> Iterator[TopicRatio]:
+    """What is compressed; a broker may have more topics than anybody wants to read about."""
+    found = (one for one in topic_ratios(layout_of(data), Files()) if one.compressed.segments)
+    yield from islice(found, FILES_LISTED_MAX)
 
 
 def _tree(root: Path) -> Iterator[str]:

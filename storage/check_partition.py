@@ -4,6 +4,7 @@ Files that are not ours are named and left alone, whatever they are.
 """
 
 import os
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Final
@@ -21,6 +22,7 @@ from borzoi.storage.check_segments import (
     segment_files,
 )
 from borzoi.storage.clean_stop import CleanPartition
+from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import TEMPORARY_SUFFIX, Files
 from borzoi.storage.findings import Findings
 from borzoi.storage.layout import (
@@ -48,6 +50,7 @@ def check_partition(
     findings: Findings,
     files: Files,
     last_stop: CleanPartition | None = None,
+    cipher_of_birth: Callable[[int], PartitionCipher | None] = lambda _birth: None,
 ) -> int | None:
     """Verify everything in a partition's directory; its birth, None if it cannot be known."""
     findings.counts.partitions += 1
@@ -62,7 +65,8 @@ def check_partition(
     segments = segment_files(directory, names)
     _check_names(directory, names, segments, findings, files)
     check_lonely_indexes(directory, names, segments, findings, files)
-    next_offset = _check_log(segments, point, clean, point_is_readable, findings, files)
+    cipher = None if birth is None else cipher_of_birth(birth)
+    next_offset = _check_log(segments, point, clean, point_is_readable, findings, files, cipher)
     known = max((source.next_offset for source in (point, clean) if source), default=0)
     if known > next_offset:
         findings.damaged(directory, f"LOST offsets {next_offset} to {known - 1}")
@@ -133,12 +137,14 @@ def _check_log(
     may_cut: bool,
     findings: Findings,
     files: Files,
+    cipher: PartitionCipher | None,
 ) -> int:
     """Every segment; the offset behind the last message."""
     next_offset = timestamp = 0
     for segment, following in pairwise(segments):
         try:
-            end = check_sealed(segment, following.first_offset, timestamp, findings, files)
+            first = following.first_offset
+            end = check_sealed(segment, first, timestamp, findings, files, cipher)
         except OSError as error:
             findings.damaged(segment.path, f"cannot be read: {error}")
             continue
@@ -157,7 +163,8 @@ def _check_log(
             active.path, f"is the last segment, but the clean stop left {clean.segment}"
         )
     try:
-        next_offset = check_active(active, durable, timestamp, findings, files).next_offset
+        end = check_active(active, durable, timestamp, findings, files, cipher)
+        next_offset = end.next_offset
     except OSError as error:
         findings.damaged(active.path, f"cannot be read: {error}")
     return next_offset

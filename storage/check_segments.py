@@ -17,9 +17,13 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
+import xxhash
+
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE
+from borzoi.storage.block_index import SegmentFacts
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.compressed_log import CompressedLog, open_compressed
+from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings
 from borzoi.storage.layout import (
@@ -36,11 +40,16 @@ from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index
 from borzoi.storage.segment import IndexEntry
 from borzoi.storage.segment_form import SegmentForm, read_form
 
-LogOpener: TypeAlias = Callable[[str, int, Files], AbstractContextManager[LogBytes]]
+LogOpener: TypeAlias = Callable[
+    [str, int, Files, PartitionCipher | None], AbstractContextManager[LogBytes]
+]
 
 
 @contextmanager
-def open_plain(path: str, first_offset: int, files: Files) -> Iterator[LogBytes]:
+def open_plain(
+    path: str, first_offset: int, files: Files, _cipher: PartitionCipher | None
+) -> Iterator[LogBytes]:
+    """Also if it is encrypted: that needs no key."""
     fd = files.open(path, os.O_RDONLY)
     try:
         yield LogFile(files, fd, first_offset, files.size(fd), read_form(files, fd))
@@ -59,10 +68,6 @@ class SegmentFile(NamedTuple):
     first_offset: int
     path: str
     open: LogOpener
-
-    @property
-    def is_plain(self) -> bool:
-        return self.open is open_plain
 
 
 class CheckedEnd(NamedTuple):
@@ -91,12 +96,21 @@ def segment_files(directory: str, names: list[str]) -> list[SegmentFile]:
 
 
 def check_sealed(
-    segment: SegmentFile, following: int, timestamp_min: int, findings: Findings, files: Files
+    segment: SegmentFile,
+    following: int,
+    timestamp_min: int,
+    findings: Findings,
+    files: Files,
+    cipher: PartitionCipher | None = None,
 ) -> CheckedEnd:
     """A segment behind which another one begins at offset `following`."""
     expected = following - segment.first_offset
-    with segment.open(segment.path, segment.first_offset, files) as log:
+    with segment.open(segment.path, segment.first_offset, files, cipher) as log:
+        if isinstance(log, CompressedLog) and not log.is_readable:
+            return _check_without_key(segment, log, timestamp_min, findings, files)
         rebuilt = rebuild_index(log, expected, timestamp_min, fill=False)
+        facts = log.index.facts if isinstance(log, CompressedLog) else None
+        index_form = log.index_form
         size, form = log.size, log.form
         _tell_damaged_blocks(segment, log, findings)
     _tell_lost(segment, rebuilt.lost, findings)
@@ -110,19 +124,33 @@ def check_sealed(
             segment.path,
             f"LOST offsets {first} to {following - 1}, the next segment begins at {following}",
         )
-    _check_index(segment, rebuilt, findings, files, may_be_longer=False)
+    index = rebuilt._replace(entries=index_form.as_written(bytearray(rebuilt.entries)))
+    _check_index(segment, index, findings, files, may_be_longer=False, facts=facts)
     return _count(segment, form, rebuilt, timestamp_min, findings)
 
 
 def check_active(
-    segment: SegmentFile, durable: Durable, timestamp_min: int, findings: Findings, files: Files
+    segment: SegmentFile,
+    durable: Durable,
+    timestamp_min: int,
+    findings: Findings,
+    files: Files,
+    cipher: PartitionCipher | None = None,
 ) -> CheckedEnd:
     """The last segment, whose end a crash may have torn."""
-    with segment.open(segment.path, segment.first_offset, files) as log:
+    with segment.open(segment.path, segment.first_offset, files, cipher) as log:
+        if isinstance(log, CompressedLog):
+            # What followed it has lost its name.
+            index = files.read_whole(index_path(os.path.dirname(segment.path), log.segment))
+            count = len(index or b"") // INDEX_ENTRY_SIZE
+            if log.index.facts is not None:
+                count = log.index.facts.message_count
+            return check_sealed(
+                segment, log.segment + count, timestamp_min, findings, files, cipher
+            )
         count_max = log.size // MESSAGE_HEADER_SIZE
         rebuilt = rebuild_index(log, count_max, timestamp_min, fill=False)
         size, form = log.size, log.form
-        _tell_damaged_blocks(segment, log, findings)
     rebuilt = _without_unsound_end(rebuilt, segment.first_offset, form.start)
     _tell_lost(segment, rebuilt.lost, findings)
     if rebuilt.lost and durable.clean is None:
@@ -190,8 +218,6 @@ def _tell_torn(
     elif _were_durable(segment, durable.point, end):
         assert durable.point is not None
         findings.damaged(segment.path, f"{text}, and {durable.point.position} bytes were durable")
-    elif not segment.is_plain:
-        findings.damaged(segment.path, text)
     elif not durable.may_cut:
         findings.damaged(segment.path, f"{text}; without a recovery point they are left alone")
     else:
@@ -218,12 +244,52 @@ def cut_file(path: str, size: int, files: Files) -> str:
     return f"cut to {size} bytes"
 
 
-def _check_index(
-    segment: SegmentFile, rebuilt: Rebuilt, findings: Findings, files: Files, *, may_be_longer: bool
-) -> None:
-    """`may_be_longer`: entries of bytes that are no sound messages, but were left alone."""
+def _check_without_key(
+    segment: SegmentFile, log: CompressedLog, timestamp_min: int, findings: Findings, files: Files
+) -> CheckedEnd:
+    """A segment that is compressed and encrypted: by checksums alone. Nothing can be mended."""
+    log.check_blocks()
+    _tell_damaged_blocks(segment, log, findings)
     path = index_path(os.path.dirname(segment.path), segment.first_offset)
     found = files.read_whole(path)
+    facts = log.index.facts
+    counts = findings.counts
+    counts.segments += 1
+    if facts is None:
+        count = len(found or b"") // INDEX_ENTRY_SIZE
+        return CheckedEnd(segment.first_offset + count, timestamp_min)
+    if _is_index(found, facts):
+        counts.index_entries += facts.message_count
+    else:
+        findings.damaged(path, "is not the index of its segment; with the key it can be made anew")
+    if not log.damage:
+        counts.messages += facts.message_count
+        counts.message_bytes += log.size
+    return CheckedEnd(segment.first_offset + facts.message_count, facts.last_timestamp)
+
+
+def _is_index(found: bytes | None, facts: SegmentFacts) -> bool:
+    return found is not None and xxhash.xxh3_64_intdigest(found) == facts.index_checksum
+
+
+def _check_index(
+    segment: SegmentFile,
+    rebuilt: Rebuilt,
+    findings: Findings,
+    files: Files,
+    *,
+    may_be_longer: bool,
+    facts: SegmentFacts | None = None,
+) -> None:
+    """`may_be_longer`: entries of bytes that are no sound messages, but were left alone.
+
+    `facts`: of a compressed segment; they know the index even where blocks are damaged.
+    """
+    path = index_path(os.path.dirname(segment.path), segment.first_offset)
+    found = files.read_whole(path)
+    if facts is not None and _is_index(found, facts):
+        findings.counts.index_entries += rebuilt.message_count
+        return
     if found is None:
         text = "there is no index"
     else:

@@ -22,8 +22,10 @@ from borzoi.storage.block_index import (
     walk_blocks,
 )
 from borzoi.storage.copy_memory import Copy
+from borzoi.storage.encrypted import CannotOpenSegment, PartitionCipher, SegmentCipher
 from borzoi.storage.files import FileIdentity, Files
 from borzoi.storage.plain_blocks import BlockKey, PlainBlocks
+from borzoi.storage.segment_form import PLAIN, SegmentForm
 
 
 class Replaced(Exception):
@@ -31,10 +33,11 @@ class Replaced(Exception):
 
 
 class FileBlocks(NamedTuple):
-    """Which file it is and where its blocks lie."""
+    """Which file it is, where its blocks lie, and what decrypts them."""
 
     identity: FileIdentity
     places: BlockIndex
+    cipher: SegmentCipher | None
 
 
 class SoundViews(NamedTuple):
@@ -54,6 +57,7 @@ class CompressedFile:
         files: Files,
         blocks: PlainBlocks,
         note_found: Callable[[], None],
+        cipher: PartitionCipher | None = None,
     ) -> None:
         self.path = path
         self.segment = segment
@@ -63,13 +67,29 @@ class CompressedFile:
         self._found: FileBlocks | None = None
         # The reader confirms the birth of the directory after each file that was found in it.
         self._note_found = note_found
+        self.cipher = cipher
 
     def size(self, _size_wanted: int) -> int:
         """How many plain bytes there are. Loads the block index, if need be."""
+        return self._places().plain_size
+
+    @property
+    def written_form(self) -> SegmentForm:
+        """How the segment was written, which its .index goes by. Loads the block index, if need
+        be; not where nothing can be encrypted."""
+        return PLAIN if self.cipher is None else self._places().form
+
+    def missing_form(self) -> "MissingBlocks | None":
+        """What has to be loaded before the form can be had; None if nothing."""
+        if self.cipher is None or self._found is not None:
+            return None
+        return MissingBlocks(self, self._files, 0, 0, None)
+
+    def _places(self) -> BlockIndex:
         if self._found is None:
             MissingBlocks(self, self._files, 0, 0, None).load_now()
         assert self._found is not None
-        return self._found.places.plain_size
+        return self._found.places
 
     def missing(self, start: int, end: int) -> "MissingBlocks | None":
         """What has to be loaded before these bytes can be had; None if nothing."""
@@ -158,7 +178,7 @@ class MissingBlocks:
         self._known = frozenset(present)
         self._is_loaded = False
         # At both ends there is a part of a block at most; a larger block is one message.
-        self.size_max = end - start + 2 * BLOCK_SIZE
+        self.size_max = end - start + 2 * BLOCK_SIZE if end > start else 0
         self.path = file.path
 
     @property
@@ -198,7 +218,8 @@ class MissingBlocks:
                 index = read_block_index(read, status.size, self._file.segment)
             except BlockIndexDamaged:
                 index = walk_blocks(read, status.size)
-            self._found = FileBlocks(status.identity, index)
+            cipher = cipher_of_blocks(self._file.cipher, self._file.segment, index.form)
+            self._found = FileBlocks(status.identity, index, cipher)
         elif self._found.identity != status.identity:
             raise Replaced(f"{self.path} was replaced")
         index = self._found.places
@@ -208,7 +229,7 @@ class MissingBlocks:
             place = index.place(number)
             data = read(place.file_end - place.file_start, place.file_start)
             try:
-                self._plain[number] = Copy(decode_block(data, place))
+                self._plain[number] = Copy(decode_block(data, place, self._found.cipher))
             except BlockDamaged as error:
                 self._damaged[number] = str(error)
 
@@ -216,3 +237,15 @@ class MissingBlocks:
         if not self._start < self._end <= index.plain_size:
             return range(0)
         return index.numbers_of(self._start, self._end)
+
+
+def cipher_of_blocks(
+    cipher: PartitionCipher | None, segment: int, form: SegmentForm
+) -> SegmentCipher | None:
+    """What decrypts the blocks of a file; None if nothing has to, or can. Then a block says so."""
+    if cipher is None or form.header is None:
+        return None
+    try:
+        return cipher.resume(segment, form.header)
+    except CannotOpenSegment:
+        return None

@@ -12,10 +12,13 @@ from borzoi.storage.block_index import (
     BlockDamaged,
     BlockIndex,
     BlockIndexDamaged,
+    check_block,
     decode_block,
     read_block_index,
     walk_blocks,
 )
+from borzoi.storage.compressed_file import cipher_of_blocks
+from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.layout import log_path, segment_codecs, stored_log_path
 from borzoi.storage.scan import LogBytes, LogFile
@@ -25,13 +28,16 @@ from borzoi.storage.segment_form import PLAIN, SegmentForm
 class CompressedLog:
     """An open .log.<codec>, read as the plain bytes that it stands for."""
 
-    def __init__(self, files: Files, fd: int, segment: int) -> None:
+    def __init__(
+        self, files: Files, fd: int, segment: int, cipher: PartitionCipher | None = None
+    ) -> None:
         self._files = files
         self._fd = fd
         self._segment = segment
         self.stored_bytes = files.size(fd)
         self.damage: list[str] = []
         self.index = self._find_blocks()
+        self._cipher = cipher_of_blocks(cipher, segment, self.index.form)
         self._number = -1
         self._plain = b""
 
@@ -46,6 +52,10 @@ class CompressedLog:
     @property
     def form(self) -> SegmentForm:
         return PLAIN
+
+    @property
+    def index_form(self) -> SegmentForm:
+        return self.index.form
 
     def read(self, position: int, size: int) -> memoryview:
         """Plain bytes from a position on; fewer at the end."""
@@ -63,7 +73,21 @@ class CompressedLog:
         """One block. BlockDamaged if it is not what was written."""
         place = self.index.place(number)
         data = self._pread(place.file_end - place.file_start, place.file_start)
-        return decode_block(data, place)
+        return decode_block(data, place, self._cipher)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it is not encrypted, or the key is there."""
+        return self.index.form == PLAIN or self._cipher is not None
+
+    def check_blocks(self) -> None:
+        """Verify all blocks as far as that goes without a key."""
+        for number in range(self.index.block_count):
+            place = self.index.place(number)
+            try:
+                check_block(self._pread(place.file_end - place.file_start, place.file_start), place)
+            except BlockDamaged as error:
+                self._note_damage(number, error)
 
     def _block(self, number: int) -> bytes:
         if number != self._number:
@@ -71,12 +95,16 @@ class CompressedLog:
                 self._plain = self.block(number)
             except BlockDamaged as error:
                 place = self.index.place(number)
-                self.damage.append(
-                    f"block {number}, plain bytes {place.plain_start} to {place.plain_end}: {error}"
-                )
+                self._note_damage(number, error)
                 self._plain = bytes(place.plain_end - place.plain_start)
             self._number = number
         return self._plain
+
+    def _note_damage(self, number: int, error: BlockDamaged) -> None:
+        place = self.index.place(number)
+        self.damage.append(
+            f"block {number}, plain bytes {place.plain_start} to {place.plain_end}: {error}"
+        )
 
     def _find_blocks(self) -> BlockIndex:
         try:
@@ -90,8 +118,13 @@ class CompressedLog:
 
 
 @contextmanager
-def open_log(directory: str, segment: int, files: Files) -> Iterator[LogBytes]:
-    """The messages of a segment, compressed or not. FileNotFoundError if it is gone."""
+def open_log(
+    directory: str, segment: int, files: Files, cipher: PartitionCipher | None = None
+) -> Iterator[LogBytes]:
+    """The bytes of a segment as its index goes by them, whatever form a plain file has.
+
+    FileNotFoundError if it is gone.
+    """
     try:
         fd = files.open(log_path(directory, segment), os.O_RDONLY)
     except FileNotFoundError:
@@ -99,7 +132,8 @@ def open_log(directory: str, segment: int, files: Files) -> Iterator[LogBytes]:
         codec = segment_codecs(files.listdir(directory)).get(segment)
         if codec is None:
             raise
-        with open_compressed(stored_log_path(directory, segment, codec), segment, files) as packed:
+        path = stored_log_path(directory, segment, codec)
+        with open_compressed(path, segment, files, cipher) as packed:
             yield packed
         return
     try:
@@ -109,9 +143,11 @@ def open_log(directory: str, segment: int, files: Files) -> Iterator[LogBytes]:
 
 
 @contextmanager
-def open_compressed(path: str, segment: int, files: Files) -> Iterator[CompressedLog]:
+def open_compressed(
+    path: str, segment: int, files: Files, cipher: PartitionCipher | None = None
+) -> Iterator[CompressedLog]:
     fd = files.open(path, os.O_RDONLY)
     try:
-        yield CompressedLog(files, fd, segment)
+        yield CompressedLog(files, fd, segment, cipher)
     finally:
         files.close(fd)

@@ -1,7 +1,8 @@
 """Making the compressed file of a sealed segment, beside the plain one.
 
-For a thread: reads the plain log and its index once, writes a temporary, syncs it, reads it back
-and compares every byte. Whoever called puts the file in its place (PartitionLog) or removes it.
+For a thread: reads the log and its index once, writes a temporary, syncs it, reads it back and
+compares a checksum of each block. An encrypted segment is decrypted, and its blocks are encrypted
+again. Whoever called puts the file in its place (PartitionLog) or removes it.
 Nothing that does not verify is compressed: a damaged segment stays as it is, where as much of it
 can be read as before.
 """
@@ -25,10 +26,12 @@ from borzoi.storage.block_index import (
 )
 from borzoi.storage.codecs import Codec
 from borzoi.storage.compressed_log import open_compressed
+from borzoi.storage.encrypted import CannotOpenSegment, PartitionCipher, SegmentCipher
 from borzoi.storage.files import Files
 from borzoi.storage.layout import compressing_path, index_path, log_path
 from borzoi.storage.scan import LogFile, message_size
 from borzoi.storage.segment import SealedSegment
+from borzoi.storage.segment_form import PLAIN, SegmentForm, SegmentHeader
 
 SYNC_EVERY: Final = 16 * 1024 * 1024
 """So much is written between two syncs: the last one, and a stop of the broker, wait for little."""
@@ -53,6 +56,7 @@ def compress_segment(
     files: Files,
     is_stopped: Callable[[], bool],
     *,
+    cipher: PartitionCipher | None = None,
     block_size: int = BLOCK_SIZE,
     saved_min: float = SAVED_MIN,
 ) -> int:
@@ -67,12 +71,14 @@ def compress_segment(
         try:
             out = files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             try:
-                plain = LogFile(files, log, segment.first_offset, files.size(log))
+                written = LogFile(files, log, segment.first_offset, files.size(log), segment.form)
                 job = _Job(
-                    segment, codec, files, plain, index, out, is_stopped, block_size, saved_min
+                    segment, codec, files, written, index, out, is_stopped, block_size, saved_min
                 )
+                if segment.form.header is not None:
+                    job.take_ciphers(cipher, segment.form.header)
                 size = job.write()
-                job.compare(temporary)
+                job.compare(temporary, cipher)
                 return size
             except BaseException:
                 files.unlink_if_there(temporary)
@@ -96,33 +102,54 @@ class _Job:
     is_stopped: Callable[[], bool]
     block_size: int
     saved_min: float
+    decipher: SegmentCipher | None = None  # of the log
+    cipher: SegmentCipher | None = None  # of the new file
     plain_ends: list[int] = field(default_factory=list)
     file_ends: list[int] = field(default_factory=list)
+    checksums: list[bytes] = field(default_factory=list)
+
+    def take_ciphers(self, cipher: PartitionCipher | None, header: SegmentHeader) -> None:
+        if cipher is None:
+            raise NotCompressed("it is encrypted, and there is no key")
+        try:
+            self.decipher = cipher.resume(self.segment.first_offset, header)
+        except CannotOpenSegment as error:
+            raise NotCompressed(str(error)) from error
+        self.cipher = cipher.begin(self.segment.first_offset)
+
+    @property
+    def new_form(self) -> SegmentForm:
+        return PLAIN if self.cipher is None else self.cipher.form
 
     def write(self) -> int:
         segment = self.segment
         files = self.files
-        if self.log.size != segment.size_bytes:
-            raise NotCompressed(f"its log has not {segment.size_bytes} bytes")
+        log = self.log
+        if log.form.message_bytes(log.size, segment.message_count) != segment.size_bytes:
+            raise NotCompressed(f"its log has not {segment.size_bytes} bytes of messages")
         if files.size(self.index) != segment.message_count * INDEX_ENTRY_SIZE:
             raise NotCompressed(f"its index has not {segment.message_count} entries")
-        header = encode_header(segment.first_offset)
+        header = encode_header(segment.first_offset, self.new_form)
         at = files.write_all(self.out, [header], 0)
-        position, offset, synced_to = 0, segment.first_offset, 0
+        position, plain_at, offset, synced_to = log.form.start, 0, segment.first_offset, 0
         timestamp = segment.first_timestamp
         of_index = xxhash.xxh3_64()
-        while position < segment.size_bytes:
+        while position < log.size:
             if self.is_stopped():
                 raise Stopped
-            plain, count, entries, timestamp = self._next_block(position, offset, timestamp)
+            stored, count, entries, timestamp = self._next_block(position, offset, timestamp)
             of_index.update(entries)
-            at += files.write_all(self.out, [encode_block(self.codec, position, plain)], at)
-            position += len(plain)
+            plain = self._decrypted(stored, offset, count)
+            block = encode_block(self.codec, plain_at, plain, self.cipher)
+            at += files.write_all(self.out, [block], at)
+            position += len(stored)
+            plain_at += len(plain)
             offset += count
-            self.plain_ends.append(position)
+            self.plain_ends.append(plain_at)
             self.file_ends.append(at)
-            if position >= SAMPLE_SIZE or position == segment.size_bytes:
-                self._judge_sample(position, at)
+            self.checksums.append(xxhash.xxh3_128_digest(plain))
+            if position >= SAMPLE_SIZE or position == log.size:
+                self._judge_sample(plain_at, at)
             if at - synced_to >= SYNC_EVERY:
                 files.fdatasync(self.out)
                 synced_to = at
@@ -134,26 +161,25 @@ class _Job:
             segment.last_timestamp,
             of_index.intdigest(),
         )
-        tail = encode_tail(BlockIndex(self.plain_ends, self.file_ends, facts), segment.first_offset)
+        places = BlockIndex(self.plain_ends, self.file_ends, facts, self.new_form)
+        tail = encode_tail(places, segment.first_offset)
         at += files.write_all(self.out, [tail], at)
         files.fsync(self.out)
         return at
 
-    def compare(self, temporary: str) -> None:
-        """Read back what was written, as a reader will, and compare it with the plain log."""
-        with open_compressed(temporary, self.segment.first_offset, self.files) as written:
+    def compare(self, temporary: str, cipher: PartitionCipher | None) -> None:
+        """Read back what was written, as a reader will, and compare it with what was meant."""
+        with open_compressed(temporary, self.segment.first_offset, self.files, cipher) as written:
             if written.damage or written.index.plain_ends != self.plain_ends:
                 raise NotCompressed(f"it cannot be read back: {written.damage}")
             for number in range(written.index.block_count):
                 if self.is_stopped():
                     raise Stopped
-                place = written.index.place(number)
-                size = place.plain_end - place.plain_start
                 try:
                     plain = written.block(number)
                 except BlockDamaged as error:
                     raise NotCompressed(f"block {number} cannot be read back: {error}") from error
-                if plain != self.log.read(place.plain_start, size):
+                if xxhash.xxh3_128_digest(plain) != self.checksums[number]:
                     raise NotCompressed(f"block {number} is not what was compressed")
 
     def _next_block(
@@ -161,11 +187,12 @@ class _Job:
     ) -> tuple[memoryview, int, bytearray, int]:
         """The messages that go into the next block, checked one by one, and their index."""
         size = max(self.block_size, message_size(self.log, position) or 0)
-        plain = self.log.read(position, size)
+        stored = self.log.read(position, size)
+        mark = self.log.form.mark
         found = scan_log(
-            plain,
-            offset,
-            segment_first_offset=self.segment.first_offset,
+            stored,
+            offset | mark,
+            segment_first_offset=self.segment.first_offset | mark,
             position=position,
             timestamp_min=timestamp,
         )
@@ -175,7 +202,16 @@ class _Job:
         at = (offset - self.segment.first_offset) * INDEX_ENTRY_SIZE
         if self.files.pread(self.index, len(entries), at) != entries:
             raise NotCompressed(f"its index is wrong at offset {offset} or behind it")
-        return plain[: found.valid_size], found.message_count, entries, found.last_timestamp
+        return stored[: found.valid_size], found.message_count, entries, found.last_timestamp
+
+    def _decrypted(self, stored: memoryview, offset: int, count: int) -> memoryview:
+        if self.decipher is None:
+            return stored
+        plain = memoryview(bytearray(len(stored)))
+        opened = self.decipher.decrypt(stored, offset, count, plain)
+        if opened.message_count != count:
+            raise NotCompressed(f"its message at offset {offset + opened.message_count} is damaged")
+        return plain[: opened.size]
 
     def _judge_sample(self, plain: int, stored: int) -> None:
         if stored > plain * (1 - self.saved_min):

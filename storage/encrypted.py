@@ -1,5 +1,8 @@
 """Encrypted segments: AES-256-GCM over payload and user headers of every message.
 
+A sealed one may be compressed as well: then each block is compressed first and encrypted as a
+whole, with a key of that file (block_index.py draws it).
+
 How a segment and its messages lie in the file is drawn in segment_form.py. What is secret: the
 payload and the user headers. What stays in clear: ids, offsets, times and sizes of messages; but
 none of it can be changed unnoticed.
@@ -208,6 +211,21 @@ class SegmentCipher:
             plain_at = plain_end
             number += 1
         return Opened(number, plain_at)
+
+    def encrypt_block(self, data: bytes | memoryview, beside: bytes) -> bytes:
+        """A block of a compressed segment; `beside` is in clear, and authenticated as well."""
+        (nonce,) = self._nonces(1)
+        return self._aead.encrypt(nonce, data, beside) + nonce
+
+    def decrypt_block(self, stored: memoryview, beside: bytes | memoryview) -> bytes:
+        """What encrypt_block() was given, else CannotOpenSegment."""
+        at = len(stored) - NONCE_SIZE
+        if at < TAG_SIZE:
+            raise CannotOpenSegment("a block that is too short")
+        try:
+            return self._aead.decrypt(stored[at:], stored[:at], beside)
+        except InvalidTag:
+            raise CannotOpenSegment("a block was changed, or encrypted with another key") from None
 
     def _nonces(self, count: int) -> Iterator[bytes]:
         # Taken before the first is used: whatever fails from here on, they are gone.

@@ -84,6 +84,7 @@ class PartitionLog:
         self.directory = directory
         self.birth = birth
         self.settings = settings
+        self.cipher = cipher
         self.read_only = False
         self.recovery = recovery
         self._random_bytes = random_bytes
@@ -134,7 +135,7 @@ class PartitionLog:
         cipher: PartitionCipher | None = None,
     ) -> "PartitionLog":
         """The log that lies in the directory. The caller has compared its birth (read_birth)."""
-        recovery = recover(directory, birth, files, clean, board, last_stop)
+        recovery = recover(directory, birth, files, clean, board, last_stop, cipher)
         log = cls(directory, birth, settings, files, open_files, recovery, random_bytes, cipher)
         if recovery.end.next_offset and not recovery.has_active_files:
             # Messages are lost. The name of the next segment tells a later start that their
@@ -441,12 +442,9 @@ class PartitionLog:
     # While both are there the plain one counts.
 
     def compressible(self, published: Published) -> list[SealedSegment]:
-        """The segments that are plain and need not be, oldest first: seen by readers, synced."""
+        """The segments that may be compressed, oldest first: seen by readers, synced."""
         return [
-            one
-            for one in self.deletable(published)
-            # What is encrypted has nothing left to be made smaller.
-            if one.compressed is None and one.form == PLAIN and one.message_count
+            one for one in self.deletable(published) if one.compressed is None and one.message_count
         ]
 
     def place_compressed(self, first_offset: int, codec: Codec) -> bool:
@@ -503,6 +501,7 @@ class PartitionLog:
                 following - first_offset,
                 self._place.files,
                 self.sealed[first_offsets.index(first_offset)].codec,
+                self.cipher,
             )
         except OSError as error:
             raise CannotReadMessage(f"{self.directory}: {error}") from error

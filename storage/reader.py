@@ -66,6 +66,9 @@ ACCEPTED_MAX: Final = 1024
 """Of so many segments a reader remembers that their owner has looked at their indexes."""
 
 
+FORMS_AT_ONCE: Final = 64
+"""Of so many segments is found out at once how they were written."""
+
 NOT_YET: Final = memoryview(b"")
 """Stands for bytes whose place is known, in an answer that is not going to be given."""
 
@@ -367,6 +370,7 @@ class PartitionReader:
         segments = self._refresh(published)
         first_offset = max(wanted, segments[0].first_offset)
         number = bisect_right(segments, first_offset, key=lambda view: view.first_offset) - 1
+        self._need_forms(segments[number : number + FORMS_AT_ONCE])
         while first_offset >= segments[number].end_offset:
             self._doubt_if_short(segments[number], first_offset)
             # Recovery found no more messages here: go on where there are some again.
@@ -471,6 +475,15 @@ class PartitionReader:
             return Slices(views, count, offset, end - start)
         return self._verify(segment, Slices(views, count, offset, end - start), published, is_first)
 
+    def _need_forms(self, segments: list[SegmentView]) -> None:
+        """Where something may be encrypted: what the indexes of compressed segments go by."""
+        if self._cipher is None or self._may_wait:
+            return
+        logs = [view.log for view in segments if isinstance(view.log, CompressedFile)]
+        missing = [one for log in logs if (one := log.missing_form()) is not None]
+        if missing:
+            raise Packed(missing)
+
     def _is_trusted(self, published: Published, start: int, end: int) -> bool:
         if self._validate_checksum:
             return False
@@ -570,6 +583,7 @@ class PartitionReader:
         # What was verified when it was read was not compared with the times in the index.
         if offset >= published.trusted_from:
             return
+        self._need_forms([segment])
         if isinstance(segment.log, CompressedFile) and not self._may_wait:
             start = segment.start_of(number)
             missing = segment.log.missing(start, start + MESSAGE_HEADER_SIZE)

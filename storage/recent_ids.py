@@ -4,7 +4,7 @@ For a thread: it reads files, in pieces, and lets go of the interpreter while it
 bytes of index for each message the window may hold, and of those that have not expired either
 the bytes around the header (small messages: one read for many) or the header alone (large ones).
 
-Ids are in clear in encrypted segments too, so this needs no key.
+Ids are in clear in encrypted segments too, so this needs no key; but for compressed ones.
 
 Reads only what `PartitionLog.tail` said was there. A segment that was deleted since is passed over.
 """
@@ -20,11 +20,13 @@ from borzoi.protocol.batch import (
     SeenIds,
     first_at_or_after,
 )
-from borzoi.storage.compressed_log import open_log
+from borzoi.storage.compressed_log import CompressedLog, open_log
+from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.layout import index_path
 from borzoi.storage.scan import LogBytes
 from borzoi.storage.segment import IndexEntry, LogEnd, SealedSegment
+from borzoi.storage.segment_form import PLAIN
 
 ENTRIES_AT_ONCE: Final = 16 * 1024
 BYTES_AT_ONCE: Final = 1024 * 1024
@@ -38,7 +40,7 @@ class Tail(NamedTuple):
     segment: int
     first: int
     end: int
-    start: int = 0  # where the segment's first message begins in its file
+    start: int = 0  # where the segment's first message begins in its .log
 
 
 def tail_of(sealed: Sequence[SealedSegment], end: LogEnd, count_max: int) -> list[Tail]:
@@ -58,14 +60,19 @@ def tail_of(sealed: Sequence[SealedSegment], end: LogEnd, count_max: int) -> lis
 
 
 def remember_tail(
-    seen: SeenIds, directory: str, tails: Sequence[Tail], timestamp_min: int, files: Files
+    seen: SeenIds,
+    directory: str,
+    tails: Sequence[Tail],
+    timestamp_min: int,
+    files: Files,
+    cipher: PartitionCipher | None = None,
 ) -> None:
     """Let `seen` know the messages of these runs that are not before `timestamp_min`."""
     for tail in tails:
         try:
             index = files.open(index_path(directory, tail.segment), os.O_RDONLY)
             try:
-                with open_log(directory, tail.segment, files) as log:
+                with open_log(directory, tail.segment, files, cipher) as log:
                     _remember_segment(seen, index, log, tail, timestamp_min, files)
             finally:
                 files.close(index)
@@ -76,15 +83,21 @@ def remember_tail(
 def _remember_segment(
     seen: SeenIds, index: int, log: LogBytes, tail: Tail, timestamp_min: int, files: Files
 ) -> None:
-    start = tail.start
+    def read(first: int, count: int) -> memoryview:
+        found = files.pread(index, count * INDEX_ENTRY_SIZE, first * INDEX_ENTRY_SIZE)
+        if log.index_form == PLAIN:
+            return memoryview(found)
+        whole = len(found) // INDEX_ENTRY_SIZE * INDEX_ENTRY_SIZE
+        return memoryview(log.index_form.as_plain(bytearray(found[:whole]), first))
+
+    start = 0 if isinstance(log, CompressedLog) else tail.start
     if tail.first:
-        before = files.pread(index, INDEX_ENTRY_SIZE, (tail.first - 1) * INDEX_ENTRY_SIZE)
+        before = read(tail.first - 1, 1)
         if len(before) < INDEX_ENTRY_SIZE:
             return  # shorter than it was
         start = IndexEntry.at(before, 0).position
     for first in range(tail.first, tail.end, ENTRIES_AT_ONCE):
-        size = min(ENTRIES_AT_ONCE, tail.end - first) * INDEX_ENTRY_SIZE
-        entries = memoryview(files.pread(index, size, first * INDEX_ENTRY_SIZE))
+        entries = read(first, min(ENTRIES_AT_ONCE, tail.end - first))
         count = len(entries) // INDEX_ENTRY_SIZE
         if count == 0:
             return

@@ -26,6 +26,7 @@ from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE, first_b
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.codecs import Codec
 from borzoi.storage.compressed_log import CompressedLog, open_compressed
+from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import TEMPORARY_SUFFIX, Files
 from borzoi.storage.layout import (
     INDEX_SUFFIX,
@@ -62,6 +63,7 @@ class Recovered:
     scanned_bytes: int = 0
     cut_bytes: int = 0
     report: list[str] = field(default_factory=list)
+    cipher: PartitionCipher | None = None
 
 
 def recover(
@@ -71,15 +73,17 @@ def recover(
     clean: CleanPartition | None = None,
     board: Published | None = None,
     last_stop: CleanPartition | None = None,
+    cipher: PartitionCipher | None = None,
 ) -> Recovered:
     """Mend and describe a directory that is known to belong to `birth`.
 
     `clean`: how the last run left it, if it stopped cleanly. `last_stop`: how the last run that
     stopped cleanly left it, whatever has happened since. `board`: what a worker that died
     in this same run had published. The machine went on, so those bytes are in the kernel's
-    hands, are treated as durable here, and are not scanned again.
+    hands, are treated as durable here, and are not scanned again. `cipher`: for compressed
+    segments that are encrypted and have lost their index.
     """
-    recovered = Recovered()
+    recovered = Recovered(cipher=cipher)
     try:
         names = files.listdir(directory)
     except FileNotFoundError:
@@ -176,14 +180,16 @@ def _take_compressed(
 ) -> None:
     """A sealed segment that was compressed."""
     expected = following - segment
-    with open_compressed(stored_log_path(directory, segment, codec), segment, files) as log:
+    path = stored_log_path(directory, segment, codec)
+    with open_compressed(path, segment, files, recovered.cipher) as log:
         compressed = Compressed(codec, log.stored_bytes)
+        form = log.index_form
         end = _from_index_ends(directory, log, expected, files)
         if end is None:
             end = _rebuild_sealed(directory, log, expected, files, recovered)
         recovered.report += [f"{segment_name(segment)}: DAMAGED {text}" for text in log.damage]
     recovered.end = end
-    recovered.sealed.append(end.sealed()._replace(compressed=compressed))
+    recovered.sealed.append(end.sealed()._replace(compressed=compressed, form=form))
 
 
 def _end_with_compressed(
@@ -209,7 +215,8 @@ def _rebuild_sealed(
 ) -> LogEnd:
     segment, following = log.segment, log.segment + expected
     rebuilt = rebuild_index(log, expected, recovered.end.last_timestamp, fill=False)
-    _replace_index(directory, segment, rebuilt.entries, files)
+    entries = log.index_form.as_written(bytearray(rebuilt.entries))
+    _replace_index(directory, segment, entries, files)
     _report_rebuilt(segment, rebuilt, recovered)
     if rebuilt.end_position != log.size:
         recovered.report.append(
@@ -249,7 +256,8 @@ def _from_index_ends(directory: str, log: LogBytes, expected: int, files: Files)
             start = IndexEntry.at(before, 0).position
     finally:
         files.close(fd)
-    if last.position != log.size or last.relative_offset != expected - 1:
+    end = log.index_form.message_bytes(last.position, expected)
+    if end != log.size or last.relative_offset != expected - 1:
         return None
     facts = log.index.facts if isinstance(log, CompressedLog) else None
     if facts is not None:
@@ -420,7 +428,12 @@ class CheckedIndex(NamedTuple):
 
 
 def check_index(
-    directory: str, segment: int, message_count_max: int, files: Files, codec: Codec
+    directory: str,
+    segment: int,
+    message_count_max: int,
+    files: Files,
+    codec: Codec,
+    cipher: PartitionCipher | None = None,
 ) -> CheckedIndex:
     """Compare the index of a sealed segment with its log. For a thread: reads all of it."""
     found = files.read_whole(index_path(directory, segment))
@@ -433,9 +446,10 @@ def check_index(
         finally:
             files.close(fd)
     else:
-        with open_compressed(path, segment, files) as packed:
+        with open_compressed(path, segment, files, cipher) as packed:
             rebuilt = rebuild_index(packed, message_count_max, 0, fill=False)
             facts = packed.index.facts
+            rebuilt = rebuilt._replace(entries=packed.index_form.as_written(rebuilt.entries))
         if facts is not None and xxhash.xxh3_64_intdigest(found or b"") == facts.index_checksum:
             # Right, also where damaged blocks hide the messages that it speaks of.
             rebuilt = rebuilt._replace(entries=bytearray(found or b""))

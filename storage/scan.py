@@ -49,6 +49,10 @@ class LogBytes(Protocol):
     @property
     def form(self) -> SegmentForm: ...
 
+    @property
+    def index_form(self) -> SegmentForm:
+        """What positions in its .index follow from; PLAIN where they are those of these bytes."""
+
     def read(self, position: int, size: int) -> memoryview:
         """Bytes from a position on; fewer at the end."""
 
@@ -61,6 +65,10 @@ class LogFile(NamedTuple):
     segment: int  # its first offset
     size: int
     form: SegmentForm = PLAIN
+
+    @property
+    def index_form(self) -> SegmentForm:
+        return PLAIN
 
     def read(self, position: int, size: int) -> memoryview:
         # A damaged index may lead behind the end.

@@ -83,6 +83,22 @@ class SegmentForm(NamedTuple):
             return position
         return max(0, position - HEADER_SIZE - message_count * MESSAGE_OVERHEAD)
 
+    def as_written(self, plain_entries: bytearray) -> bytearray:
+        """Index entries that count in plain bytes, as the index of this form has them."""
+        if self.header is not None:
+            words = memoryview(plain_entries).cast("I")
+            for number, at in enumerate(range(1, len(words), 4), 1):
+                words[at] += HEADER_SIZE + number * MESSAGE_OVERHEAD
+        return plain_entries
+
+    def as_plain(self, entries: bytearray, first: int) -> bytearray:
+        """The same the other way round, beginning with entry number `first` of a segment."""
+        if self.header is not None:
+            words = memoryview(entries).cast("I")
+            for number, at in enumerate(range(1, len(words), 4), first + 1):
+                words[at] = self.message_bytes(words[at], number)
+        return entries
+
 
 PLAIN: Final = SegmentForm()
 

@@ -167,7 +167,7 @@ class SegmentView:
         self.first_offset = first_offset
         self._partition_cipher = access.cipher
         self._cipher: SegmentCipher | None = None
-        # Only what is plain was compressed.
+        # What is compressed comes plain out of its blocks, encrypted or not.
         is_plain = access.cipher is None or codec is not Codec.NONE
         self._form: SegmentForm | None = PLAIN if is_plain else None
         self.must_verify = False
@@ -178,7 +178,7 @@ class SegmentView:
             self.log = MappedFile(path, access, access.windows)
         else:
             self.log = CompressedFile(
-                path, first_offset, access.files, access.blocks, access.note_found
+                path, first_offset, access.files, access.blocks, access.note_found, access.cipher
             )
         self._index_windows = access.index_windows
         self.index = MappedFile(
@@ -248,6 +248,8 @@ class SegmentView:
         window, within = divmod(number, self._entries_per_window)
         entries = self.index.window(window)
         position: int = POSITION.unpack_from(entries, within * INDEX_ENTRY_SIZE)[0]
+        if isinstance(self.log, CompressedFile):
+            return self.log.written_form.message_bytes(position, number + 1)
         return position
 
     def start_of(self, number: int) -> int:
@@ -292,7 +294,10 @@ class SegmentView:
     def ends(self, number: int, count: int) -> list[int]:
         """Where each of these messages ends."""
         start = number * INDEX_ENTRY_SIZE
-        return ends_in(b"".join(self.index.views(start, start + count * INDEX_ENTRY_SIZE)))
+        entries = b"".join(self.index.views(start, start + count * INDEX_ENTRY_SIZE))
+        if isinstance(self.log, CompressedFile):
+            return ends_in(self.log.written_form.as_plain(bytearray(entries), number))
+        return ends_in(entries)
 
     def timestamp_of(self, number: int) -> int:
         window, within = divmod(number, self._entries_per_window)

@@ -17,8 +17,9 @@ from borzoi.storage.archive.copying import GoOn, put_bytes, upload
 from borzoi.storage.archive.manifest import Life, SegmentManifest, encode, segment_manifest_key
 from borzoi.storage.archive.store import ArchiveStore
 from borzoi.storage.birth import BirthDamaged, read_birth
+from borzoi.storage.codecs import Codec
 from borzoi.storage.files import TEMPORARY_SUFFIX, Files
-from borzoi.storage.layout import LOG_SUFFIX, segment_name
+from borzoi.storage.layout import LOG_SUFFIX, log_suffix, segment_codecs, segment_name
 from borzoi.storage.segment import SealedSegment
 
 OPEN_TRIES: Final = 3
@@ -75,7 +76,8 @@ def open_segment(
             except FileNotFoundError:
                 continue
             if not any(LOG_SUFFIX in one.name for one in found):
-                break
+                # Deleted. Or it was listed between its two names, plain and compressed.
+                continue
             try:
                 if read_birth(directory, files) != birth:
                     break
@@ -88,8 +90,13 @@ def open_segment(
 
 def _open_all(directory: str, first_offset: int, files: Files, stack: ExitStack) -> list[OpenFile]:
     stem = segment_name(first_offset) + "."
+    names = files.listdir(directory)
+    # While it is being compressed there are two logs, of which one counts.
+    log = stem[:-1] + log_suffix(segment_codecs(names).get(first_offset, Codec.NONE))
     found = []
-    for name in sorted(files.listdir(directory)):
+    for name in sorted(names):
+        if name.startswith(stem + LOG_SUFFIX[1:]) and name != log:
+            continue
         if name.startswith(stem) and not name.endswith(TEMPORARY_SUFFIX):
             fd = files.open(os.path.join(directory, name), os.O_RDONLY)
             stack.callback(files.close, fd)

@@ -1,6 +1,7 @@
 """Compressed topics as clients see them: the same messages, in every way of asking for them."""
 
 import asyncio
+import base64
 import json
 import random
 import threading
@@ -10,12 +11,16 @@ from pathlib import Path
 import pytest
 from apache_iggy import PollingStrategy as OfficialStrategy
 from apache_iggy import SendMessage
+from click.testing import CliRunner
 
 from borzoi.client import BorzoiClient
-from borzoi.protocol.commands.offsets import GetConsumerOffset
+from borzoi.main import main
+from borzoi.protocol.commands.offsets import GetConsumerOffset, StoreConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream
+from borzoi.protocol.commands.system import GetSnapshot, SnapshotCompression, SnapshotType
 from borzoi.protocol.commands.topics import CreateTopic, DeleteSegments, PurgeTopic, UpdateTopic
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy, StrategyKind
+from borzoi.protocol.message import Message
 from tests.broker import BrokerProcess, wait_for
 from tests.conformance.official import connected
 from tests.conftest import NewBroker
@@ -41,7 +46,7 @@ def packing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
     output = broker.output()
     assert broker.stop() == 0
     assert "fault of ours" not in output
-    assert "stays plain" not in output
+    assert "is not compressed" not in output
 
 
 def payload(number: int) -> bytes:
@@ -274,26 +279,93 @@ def test_readers_see_no_gap_while_segments_are_swapped(packing: BrokerProcess) -
         assert not failures
 
 
-def test_the_next_run_reads_and_finishes_what_was_left(new_broker: NewBroker) -> None:
+KEY = bytes(range(32))
+ALL_OF_IT = {
+    **TWO_SHARDS,
+    **SMALL,
+    "IGGY_SYSTEM_ENCRYPTION_ENABLED": "true",
+    "IGGY_SYSTEM_ENCRYPTION_KEY": base64.b64encode(KEY).decode(),
+    "IGGY_SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true",
+    "IGGY_SYSTEM_MESSAGE_DEDUPLICATION_EXPIRY": "1h",
+    "IGGY_SYSTEM_SEGMENT_CACHE_INDEXES": "none",
+    "IGGY_MESSAGE_SAVER_INTERVAL": "200 ms",
+}
+
+
+def borzoi(*arguments: str | Path, **environment: str) -> str:
+    """What the command line says, in this process."""
+    result = CliRunner().invoke(main, [*map(str, arguments)], env=environment)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_with_encryption_deduplication_archive_and_check(
+    new_broker: NewBroker, tmp_path: Path
+) -> None:
     """First nothing is compressed, then everything, then nothing new; stopped, then killed."""
-    broker = new_broker(**TWO_SHARDS, **SMALL, IGGY_MESSAGE_SAVER_INTERVAL="200 ms")
+    broker = new_broker(**ALL_OF_IT)
     wire = Wire(broker)
-    stream = new_topic(wire, "left", 4)  # topics may not choose here
-    path = directory(broker, stream)
-    payloads = fill(wire, "left", 600)
+    path = directory(broker, new_topic(wire, "all", 4, 1))  # topics may not choose here
+    payloads = [payload(number) for number in range(400)]
+
+    def send(wire: Wire) -> None:
+        for start in range(0, 400, BATCH):
+            numbers = range(start, start + BATCH)
+            batch = [Message(payloads[number], number + 1) for number in numbers]
+            assert wire.send("all", 0, *batch) == 0
+
+    send(wire)
+    segments = list(kinds(path))
     assert set(kinds(path).values()) == {"none"}
     wire.close()
     assert broker.stop() == 0
-    for codec in ("gzip", "none"):
-        broker.settings["IGGY_SYSTEM_COMPRESSION_DEFAULT_ALGORITHM"] = codec
-        broker.start()
-        wire = Wire(broker)
-        assert read_all(wire, "left") == payloads
-        wait_compressed(path, "gzip")
-        assert read_all(wire, "left") == payloads
-        time = wire.poll("left", count=300).messages[-1].timestamp
-        found = wire.poll("left", 0, PollingStrategy(StrategyKind.TIMESTAMP, time), 1).messages
-        assert found[0].timestamp == time
-        wire.close()
-        broker.kill()
+    broker.settings["IGGY_SYSTEM_COMPRESSION_DEFAULT_ALGORITHM"] = "zstd"
+    broker.start()
+    wait_compressed(path, "zstd")
     assert "ratio" in broker.output()
+    broker.kill()
+    assert all(b"user-" not in one.read_bytes() for one in path.glob("0*"))
+    # So that the next run has to make it from blocks that it must decrypt.
+    (path / f"{segments[1]:020d}.index").unlink()
+
+    archive = tmp_path / "archive"
+    broker.settings |= {
+        "IGGY_DATA_MAINTENANCE_ARCHIVER_ENABLED": "true",
+        "IGGY_DATA_MAINTENANCE_ARCHIVER_INTERVAL": "50 ms",
+        "IGGY_SYSTEM_BACKUP_PATH": str(archive),
+        "IGGY_SYSTEM_COMPRESSION_DEFAULT_ALGORITHM": "none",
+    }
+    broker.start()
+    wire = Wire(broker)
+    send(wire)
+    assert read_all(wire, "all") == payloads, "each of them once"
+    wait_compressed(path, "zstd")
+    wait_for(lambda: len(list(archive.rglob("streams/**/*.json"))) == len(segments) - 1, TIMEOUT_S)
+    assert len(list(archive.rglob("*.log.zstd"))) == len(segments) - 1
+    wire.ask(StoreConsumerOffset(SOMEBODY, "all", "all", 0, segments[2] - 1))
+    wire.ask(DeleteSegments("all", "all", 0, 1000))
+    assert list(kinds(path)) == segments[2:], "what is not read is protected"
+    wanted = GetSnapshot(SnapshotCompression.STORED, (SnapshotType.FILESYSTEM_OVERVIEW,))
+    assert b"bytes saved" in wire.ask(wanted)
+    wire.close()
+    assert broker.stop() == 0
+
+    key_file = tmp_path / "key"
+    key_file.write_text(ALL_OF_IT["IGGY_SYSTEM_ENCRYPTION_KEY"])
+    key_file.chmod(0o600)
+    for options in ((), ("--key-file", key_file)):
+        assert "everything verifies" in borzoi("check", broker.data, *options)
+    (figures,) = json.loads(borzoi("compression", "--json", broker.data))
+    assert figures["compressed_segments"] == len(segments) - 3
+    assert figures["codecs"] == ["zstd"]
+    stored = sum(one.stat().st_size for one in path.glob("*.zstd"))
+    assert figures["saved_bytes"] == figures["plain_bytes"] - stored > 0
+    assert f"{figures['saved_bytes']} bytes saved" in borzoi("compression", broker.data)
+
+    restored = new_broker(start=False, **{**ALL_OF_IT, "IGGY_SYSTEM_SEGMENT_CACHE_INDEXES": "all"})
+    into = ("--path", archive, "--into", restored.data)
+    borzoi("archive", "restore", *into, **ALL_OF_IT)
+    restored.start()
+    wire = Wire(restored)
+    assert read_all(wire, "all") == payloads[: segments[-1]]
+    wire.close()

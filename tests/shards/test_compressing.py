@@ -4,14 +4,15 @@ import errno
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from borzoi.shards.compressing import (
     LOOK_AGAIN_S,
+    LOOKS_PER_TURN,
     Compressing,
     InForce,
-    Ratio,
     in_force,
     ratio_of,
 )
@@ -19,9 +20,11 @@ from borzoi.shards.config.schema import Compression
 from borzoi.shards.durability import Durability
 from borzoi.shards.metadata.effects import Effects, RunPurged
 from borzoi.shards.metadata.state import Run, Topic
+from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import ROOM_INTERVAL_S, WarmReads
 from borzoi.storage.codecs import Codec
+from borzoi.storage.ratio import Ratio
 from borzoi.storage.reader import Slices
 from borzoi.storage.segment import Compressed
 from tests.shards.hand_loop import HandExecutor
@@ -111,6 +114,31 @@ def test_sealed_segments_are_compressed_one_at_a_time(packer: Packer) -> None:
     assert found.stored_bytes == stored
     assert found.saved_bytes == found.plain_bytes - stored > 0
     assert found.ratio > 3
+    assert packer.compressing.ratios() == {(0, 0): found}
+
+
+def test_many_partitions_are_looked_at_in_turns(packer: Packer) -> None:
+    looked: list[int] = []
+
+    class Gone:
+        @property
+        def alive(self) -> bool:
+            looked.append(1)
+            return False
+
+    many = cast("list[OwnedPartition]", [Gone() for _ in range(3 * LOOKS_PER_TURN)])
+    loop = packer.owner.loop
+    packer.run()
+    compressing = Compressing(
+        loop.as_loop, packer.thread, packer.owner.files, packer.owner.layout.trash,
+        lambda: many, lambda _target: EVERYTHING, lambda _target, _segment: None,
+    )  # fmt: skip
+    compressing.start()
+    compressing.sealed(many[0])
+    assert LOOKS_PER_TURN <= len(looked) < 3 * LOOKS_PER_TURN
+    loop.settle()
+    assert len(looked) >= 3 * LOOKS_PER_TURN
+    assert not packer.thread.waiting
 
 
 def test_the_active_and_the_unsynced_are_left_alone(tmp_path: Path) -> None:
@@ -201,7 +229,7 @@ def test_a_disk_that_refuses_is_asked_again_later(
 ) -> None:
     packer.owner.files.fail(call, errno.ENOSPC)
     packer.run()
-    assert "stays plain" in caplog.text
+    assert "is not compressed" in caplog.text
     assert packer.owner.visible() == PAYLOADS
     packer.owner.files.repair()
     packer.compressing.start()
@@ -223,7 +251,7 @@ def test_what_cannot_be_compressed_is_said_once(
         packer.owner.loop.advance(LOOK_AGAIN_S)
         packer.run()
     assert packer.files() == [".log.zstd", "2.log", "4.log.zstd", "6.log"]
-    assert caplog.text.count("stays plain") == 1
+    assert caplog.text.count("is not compressed") == 1
 
 
 def test_a_stop_leaves_no_temporary(packer: Packer) -> None:

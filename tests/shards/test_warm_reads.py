@@ -7,10 +7,12 @@ import pytest
 
 from borzoi.protocol.errors import BrokerError
 from borzoi.shards.durability import Durability
-from borzoi.shards.warm_reads import WarmReads
+from borzoi.shards.warm_reads import ROOM_INTERVAL_S, WarmReads
 from borzoi.storage import reader
+from borzoi.storage.encrypted import Encryption
 from borzoi.storage.reader import Cold, PartitionReader, Slices
-from tests.shards.owner import TARGET, Owner
+from tests.shards.owner import COPIED_SIZE_MAX, TARGET, Owner
+from tests.storage.ciphers import KEY
 
 MESSAGES = 64
 PAYLOAD = b"p" * 4000
@@ -122,3 +124,38 @@ def test_a_file_that_vanished_while_it_was_fetched_is_an_error_not_a_hang(stoppe
         run_disk(stopped)
         stopped.loop.settle()
     assert len(found) == 1
+
+
+def test_decryption_waits_for_memory_and_gives_it_back(tmp_path: Path) -> None:
+    owner = Owner(tmp_path, Durability.WRITTEN, encryption=Encryption(KEY, encrypts=True))
+    for _ in range(MESSAGES):
+        owner.send(PAYLOAD)
+    owner.loop.settle()
+    memory = owner.copy_memory
+    others = memory.take(COPIED_SIZE_MAX - 1000)
+    found: list[Slices | BrokerError | None] = []
+    reads = WarmReads(owner.loop.as_loop, owner.disk, owner.files, memory)
+    reads.read(
+        reader_of(owner),
+        owner.published,
+        0,
+        MESSAGES,
+        1 << 30,
+        lambda slices, error: found.append(slices or error),
+    )
+    owner.loop.advance(10 * ROOM_INTERVAL_S)
+    assert found == []
+    assert not owner.disk.waiting
+    del others
+    owner.loop.advance(ROOM_INTERVAL_S)
+    run_disk(owner)
+    owner.loop.settle()
+    (slices,) = found
+    assert isinstance(slices, Slices)
+    assert slices.message_count == MESSAGES
+    assert memory.size > MESSAGES * len(PAYLOAD)
+    found.clear()
+    del slices
+    assert memory.size == 0
+    assert memory.reserve(COPIED_SIZE_MAX), "nothing stays reserved"
+    owner.close()

@@ -107,7 +107,7 @@ class Partition:
             first_offset = segment.first_offset
             size = compress_segment(
                 self.directory, segment, codec, self.files, lambda: False,
-                block_size=block_size, saved_min=-100,
+                cipher=self.cipher, block_size=block_size, saved_min=-100,
             )  # fmt: skip
             assert self.log.place_compressed(first_offset, codec)
             self.files.fsync_directory(self.directory)

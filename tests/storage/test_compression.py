@@ -20,7 +20,6 @@ from borzoi.storage.layout import COMPRESSED, compressing_path, stored_log_path
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.reader import Packed, PartitionReader, Slices
 from borzoi.storage.segment import Compressed
-from tests.storage.ciphers import partition_cipher
 from tests.storage.crash_states import Disk
 from tests.storage.faults import ERRORS, FailingFiles
 from tests.storage.partitions import ALL, NOW_US, Partition, overwrite, payloads_in
@@ -98,12 +97,12 @@ def test_reads_are_those_of_a_plain_twin(
 
 @pytest.mark.slow
 def test_every_bit_of_a_compressed_segment(tmp_path: Path) -> None:
-    """A flip costs the messages of the block it is in, and no others."""
+    """A flip costs the messages of the block it is in, and no others. One bit of every byte."""
     partition = two_segments(tmp_path)
     path = compressed_file(partition)
     whole = path.read_bytes()
     lost: Counter[int] = Counter()
-    for bit in range(len(whole) * 8):
+    for bit in range(0, len(whole) * 8, 7):
         data = bytearray(whole)
         data[bit // 8] ^= 1 << bit % 8
         overwrite(path, bytes(data))
@@ -188,28 +187,6 @@ def test_what_does_not_verify_is_not_compressed(tmp_path: Path) -> None:
         compress(is_stopped=True)
     assert not list(Path(partition.directory).glob("*.lz4*"))
     assert compress() == Path(compressing_path(partition.directory, 0, Codec.LZ4)).stat().st_size
-
-
-def test_encrypted_segments_are_never_compressed(tmp_path: Path) -> None:
-    """And plain ones are, also where a key is at hand."""
-    partition = Partition(tmp_path)
-    partition.append(*PAYLOADS[:4])
-    partition.log.roll()
-    partition.log.sync()
-    partition.cipher = partition_cipher()
-    assert partition.reopen() == []
-    partition.append(*PAYLOADS[4:8])
-    partition.log.roll()
-    partition.append(*PAYLOADS[8:])
-    assert partition.compress(Codec.ZSTD) == 1
-    assert [one.codec for one in partition.log.sealed] == [Codec.ZSTD, Codec.NONE]
-    for _ in range(2):
-        assert partition.read() == PAYLOADS
-        assert partition.read(2, 4) == PAYLOADS[2:6]
-        slices, loads = read_without_waiting(partition, 0, 12)
-        assert payloads_in(slices) == PAYLOADS
-        assert loads <= 1
-        assert partition.reopen() == []
 
 
 def test_what_hardly_shrinks_stays_plain(tmp_path: Path) -> None:
