@@ -4,10 +4,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.broker import BrokerProcess
 
 NewBroker = Callable[..., BrokerProcess]
+
+# How long an example takes says how busy the machine is, and nothing about us.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture
@@ -31,3 +36,10 @@ def new_broker(tmp_path: Path) -> Iterator[NewBroker]:
 def broker(new_broker: NewBroker) -> BrokerProcess:
     """A started broker with default settings."""
     return new_broker()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark first. Its tests wait for each other, so they should be in one of the processes that
+    share all tests; who has nothing left to do takes over the last tests of another."""
+    spark = Path(__file__).parent / "spark"
+    items.sort(key=lambda item: not item.path.is_relative_to(spark))

@@ -21,6 +21,7 @@ from tests.broker import BrokerProcess, wait_for
 from tests.cpu_time import scheduled
 from tests.crash.load import STREAM, TOPIC
 from tests.crash.wire import connect
+from tests.integration.wire import ONE_SHARD
 
 FILES_MAX = 64
 CONNECTIONS = 500
@@ -29,7 +30,6 @@ HOUR_S = 3600
 WATCHED_S = 1.0
 BUSY_SHARE_MAX = 0.5
 LIBRARIES = "/usr/lib/*/faketime/libfaketime.so.1"
-ONE_SHARD = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1"}
 pytestmark = pytest.mark.slow
 
 Start = Callable[..., BrokerProcess]

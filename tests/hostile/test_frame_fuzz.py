@@ -20,6 +20,7 @@ MEASURED_FRAMES: Final = 2_000
 OBJECTS_SIZE_MAX: Final = 16 * 1024
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 def test_only_declared_errors_come_out() -> None:
     outcome = run(0, FRAMES)

@@ -23,7 +23,7 @@ from tests.broker import SERVE, START_TIMEOUT_S, BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.cpu_time import scheduled
 from tests.integration.launching import environment, run_to_its_end
-from tests.integration.wire import TWO_SHARDS, Wire, topic_of
+from tests.integration.wire import ONE_SHARD, TWO_SHARDS, Wire, topic_of
 
 IDLE_MEMORY_MAX = 200 * 1000 * 1000
 IDLE_WINDOW_S = 3.0
@@ -252,7 +252,8 @@ def test_one_data_directory_has_one_broker(standing_broker: BrokerProcess, strea
 
 @pytest.mark.slow
 def test_settings_that_do_nothing_are_named_once(new_broker: NewBroker) -> None:
-    broker = new_broker(IGGY_TCP_ADRESS="127.0.0.1:1", IGGY_HTTP_ADDRESS="127.0.0.1:2")
+    idle = {"IGGY_TCP_ADRESS": "127.0.0.1:1", "IGGY_HTTP_ADDRESS": "127.0.0.1:2"}
+    broker = new_broker(**ONE_SHARD, **idle)
     warnings = [line for line in broker.output().splitlines() if " WARN " in line]
     for said in (
         r"IGGY_TCP_ADRESS.*IGGY_TCP_ADDRESS",

@@ -13,6 +13,7 @@ from tests.conftest import NewBroker
 from tests.integration.wire import (
     ANYBODY,
     NEXT,
+    ONE_SHARD,
     TWO_SHARDS,
     Wire,
     described,
@@ -67,7 +68,7 @@ def test_buffered_shows_everything_although_nothing_is_written(new_broker: NewBr
 
 
 def test_buffered_knows_its_end_for_offsets(new_broker: NewBroker) -> None:
-    broker = new_broker(IGGY_SYSTEM_PARTITION_DURABILITY="buffered")
+    broker = new_broker(**ONE_SHARD, IGGY_SYSTEM_PARTITION_DURABILITY="buffered")
     wire = Wire(broker)
     wire.ask(CreateStream("s"))
     wire.ask(topic_of("s"))
@@ -81,6 +82,7 @@ def test_buffered_knows_its_end_for_offsets(new_broker: NewBroker) -> None:
 
 def test_buffered_writes_when_the_journal_is_full(new_broker: NewBroker) -> None:
     broker = new_broker(
+        **ONE_SHARD,
         IGGY_SYSTEM_PARTITION_DURABILITY="buffered",
         IGGY_SYSTEM_PARTITION_MESSAGES_REQUIRED_TO_SAVE=str(JOURNAL_MAX),
     )
@@ -129,7 +131,7 @@ def test_what_is_acknowledged_is_in_the_file_and_survives_a_kill(
 
 
 def test_enforce_fsync_is_mode_fsync(new_broker: NewBroker) -> None:
-    broker = new_broker(IGGY_SYSTEM_PARTITION_ENFORCE_FSYNC="true")
+    broker = new_broker(**ONE_SHARD, IGGY_SYSTEM_PARTITION_ENFORCE_FSYNC="true")
     wire = Wire(broker)
     wire.ask(CreateStream("s"))
     wire.ask(topic_of("s"))

@@ -10,7 +10,7 @@ from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.system import GetClusterMetadata, GetStats
 from borzoi.protocol.responses.cluster import NodeRole
 from tests.integration.launching import IGGY_SERVER, ask_iggy_server, iggy_server
-from tests.integration.wire import Wire
+from tests.integration.wire import ONE_SHARD, Wire
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,10 @@ def test_the_process_that_was_started_is_the_broker(tmp_path: Path) -> None:
 
 def test_default_root_credentials_also_where_others_can_connect(tmp_path: Path) -> None:
     with iggy_server(
-        tmp_path / "data", "--with-default-root-credentials", IGGY_TCP_ADDRESS="0.0.0.0:0"
+        tmp_path / "data",
+        "--with-default-root-credentials",
+        **ONE_SHARD,
+        IGGY_TCP_ADDRESS="0.0.0.0:0",
     ) as server:
         wire = Wire(server, login=False)
         wire.ask(LoginUser("iggy", "iggy"))
@@ -50,7 +53,7 @@ def test_default_root_credentials_also_where_others_can_connect(tmp_path: Path) 
 def test_fresh_forgets_everything(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for arguments in ((), ("--fresh",)):
-        with iggy_server(data, *arguments) as server:
+        with iggy_server(data, *arguments, **ONE_SHARD) as server:
             wire = Wire(server)
             assert wire.ask(GetStreams()) == ()
             wire.ask(CreateStream("stream"))
@@ -58,7 +61,7 @@ def test_fresh_forgets_everything(tmp_path: Path) -> None:
 
 
 def test_follower(tmp_path: Path) -> None:
-    with iggy_server(tmp_path / "data", "--follower") as server:
+    with iggy_server(tmp_path / "data", "--follower", **ONE_SHARD) as server:
         wire = Wire(server)
         (node,) = wire.ask(GetClusterMetadata()).nodes
         assert node.role == NodeRole.FOLLOWER

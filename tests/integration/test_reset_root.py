@@ -15,7 +15,7 @@ from tests.broker import SERVE, BrokerProcess
 from tests.conftest import NewBroker
 from tests.integration.launching import environment
 from tests.integration.test_root_at_boot import GENERATED, login
-from tests.integration.wire import Wire
+from tests.integration.wire import ONE_SHARD, Wire
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def everything_written(broker: BrokerProcess) -> bytes:
 
 
 def test_a_new_password_for_a_stopped_broker(new_broker: NewBroker) -> None:
-    broker = new_broker(IGGY_TCP_ADDRESS="0.0.0.0:0")
+    broker = new_broker(**ONE_SHARD, IGGY_TCP_ADDRESS="0.0.0.0:0")
     (generated,) = GENERATED.findall(broker.output())
     wire = Wire(broker, login=False)
     wire.ask(LoginUser("iggy", generated))
@@ -71,7 +71,7 @@ def test_a_new_password_for_a_stopped_broker(new_broker: NewBroker) -> None:
 
 
 def test_the_kept_password_goes_with_the_first_change(new_broker: NewBroker) -> None:
-    broker = new_broker(IGGY_TCP_ADDRESS="0.0.0.0:0")
+    broker = new_broker(**ONE_SHARD, IGGY_TCP_ADDRESS="0.0.0.0:0")
     kept = broker.data / "root_password"
     password = kept.read_text().strip()
     wire = Wire(broker, login=False)

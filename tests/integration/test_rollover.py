@@ -9,7 +9,7 @@ from borzoi.protocol.commands.system import GetStats
 from borzoi.protocol.commands.topics import PurgeTopic
 from borzoi.protocol.identifiers import PollingStrategy, StrategyKind
 from tests.conftest import NewBroker
-from tests.integration.wire import Wire, described, topic_of
+from tests.integration.wire import ONE_SHARD, Wire, described, topic_of
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +28,7 @@ def files_in(directory: Path) -> dict[str, int]:
 @pytest.mark.parametrize("durability", ["written", "fsync"])
 def test_a_segment_is_sealed_one_batch_late(new_broker: NewBroker, durability: str) -> None:
     broker = new_broker(
+        **ONE_SHARD,
         IGGY_SYSTEM_SEGMENT_SIZE="5KiB",
         IGGY_SYSTEM_PARTITION_DURABILITY=durability,
         IGGY_SYSTEM_PARTITION_MESSAGES_REQUIRED_TO_SAVE="1",

@@ -11,7 +11,7 @@ from borzoi.protocol.errors import InvalidCredentials
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
 from tests.integration.launching import run_to_its_end
-from tests.integration.wire import Wire
+from tests.integration.wire import ONE_SHARD, Wire
 
 GENERATED = re.compile(r"^Generated root user password: ([A-Za-z0-9]{20,39})$", re.MULTILINE)
 
@@ -26,7 +26,8 @@ def login(broker: BrokerProcess, username: str, password: str) -> int:
 
 
 def test_credentials_of_the_environment(new_broker: NewBroker) -> None:
-    broker = new_broker(IGGY_ROOT_USERNAME="boss", IGGY_ROOT_PASSWORD="secret of the boss")
+    credentials = {"IGGY_ROOT_USERNAME": "boss", "IGGY_ROOT_PASSWORD": "secret of the boss"}
+    broker = new_broker(**ONE_SHARD, **credentials)
     assert login(broker, "boss", "secret of the boss") == 0
     assert login(broker, "iggy", "iggy") == InvalidCredentials.status
     broker.stop()
@@ -46,14 +47,14 @@ def test_half_of_the_credentials(tmp_path: Path, name: str) -> None:
 
 
 def test_on_loopback_the_default_is_known(new_broker: NewBroker) -> None:
-    broker = new_broker()
+    broker = new_broker(**ONE_SHARD)
     assert login(broker, "iggy", "iggy") == 0
     assert "the root account is iggy/iggy" in broker.output()
     assert not GENERATED.search(broker.output())
 
 
 def test_elsewhere_a_password_is_made_up_and_said_once(new_broker: NewBroker) -> None:
-    broker = new_broker(IGGY_TCP_ADDRESS="0.0.0.0:0")
+    broker = new_broker(**ONE_SHARD, IGGY_TCP_ADDRESS="0.0.0.0:0")
     (password,) = GENERATED.findall(broker.output())
     kept = broker.data / "root_password"
     assert kept.read_text() == password + "\n"

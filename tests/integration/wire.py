@@ -35,6 +35,8 @@ from tests.broker import BrokerProcess, wait_for
 
 # Whatever the machine has: tests that look at both shards need exactly two.
 TWO_SHARDS: Final = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "2"}
+# For what one worker decides or the supervisor does: the other would only have to be started.
+ONE_SHARD: Final = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1"}
 
 ROOT: Final = LoginUser("iggy", "iggy")
 TIMEOUT_S: Final = 60.0

@@ -130,8 +130,9 @@ first_offsets = values.u64 | st.integers(0, 100) | st.integers(U64_MAX - 3, U64_
 positions = st.integers(0, U32_MAX) | st.integers(U32_MAX - 500, U32_MAX + 500)
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), values.batches, counts_off, first_offsets, values.u64, positions)
 def test_stamping(
     data: st.DataObject,
@@ -157,8 +158,9 @@ def test_stamping(
     )
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.data(),
     st.integers(7, 12),
@@ -194,8 +196,9 @@ def test_messages_of_one_size(
     agree("stamp_batch", content, len(batch), first_offset, timestamp, counting, segment, position)
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), values.batches, first_offsets, values.u64, positions, counts_off)
 def test_walks_over_a_log(
     data: st.DataObject,
@@ -243,8 +246,9 @@ def test_a_scan_of_more_messages_than_entries_have_room_at_first() -> None:
     assert found.message_count == 1100
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), values.batches)
 def test_matching(data: st.DataObject, batch: list[Message]) -> None:
     sound = bytes(stamped(batch, 3, 4))
@@ -254,8 +258,9 @@ def test_matching(data: st.DataObject, batch: list[Message]) -> None:
         agree("matching_messages", ours, placed(OTHER_FENCE, stored, at_the_start))
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), values.batches, counts_off)
 def test_walks_over_a_batch(data: st.DataObject, batch: list[Message], off: int) -> None:
     content = data.draw(damaged(encode_messages(batch), starts_of(batch)))
@@ -265,8 +270,9 @@ def test_walks_over_a_batch(data: st.DataObject, batch: list[Message], off: int)
     agree("decode_batch", content, data.draw(st.integers(0, len(content) + 2)))
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(values.batches)
 def test_encoding(batch: list[Message]) -> None:
     encoded = compiled.encode_batch(batch)
@@ -276,8 +282,9 @@ def test_encoding(batch: list[Message]) -> None:
     assert compiled.encode_batch(loose) == plain_loops.encode_batch(loose)
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     outgoing=st.lists(st.binary(max_size=40) | values.messages, max_size=6),
     origin_timestamp=values.u64,
@@ -320,8 +327,9 @@ def test_a_message_that_cannot_be_encoded() -> None:
                 twin.encode_batch([message])
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), values.batches)
 def test_checking(data: st.DataObject, batch: list[Message]) -> None:
     messages = data.draw(damaged(encode_messages(batch), starts_of(batch)))
@@ -343,8 +351,9 @@ def changed_index(draw: st.DrawFn, batch: list[Message]) -> bytes:
     return bytes(index)
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), values.identifiers, values.identifiers, values.partitionings, values.batches)
 def test_reading_a_request(
     data: st.DataObject, stream: Any, topic: Any, partitioning: Any, batch: list[Message]
@@ -361,8 +370,9 @@ def test_reading_a_request(
     agree("read_sent_batch", bytes(payload), 4, end)
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), values.identifiers, values.identifiers, values.partitionings, values.batches)
 def test_finding_a_send(
     data: st.DataObject, stream: Any, topic: Any, partitioning: Any, batch: list[Message]
@@ -409,7 +419,6 @@ def test_a_request_cut_at_every_byte_and_with_every_end_of_the_metadata() -> Non
         agree("read_sent_batch", payload, 4, size)
 
 
-@settings(deadline=None)
 @given(st.lists(values.u64, max_size=40).map(sorted), values.u64)
 @example([], 0)
 @example([5, 5, 5], 5)

@@ -79,6 +79,7 @@ def test_lists_of_a_missing_parent_are_empty(code: Code) -> None:
     assert decode_reply(code, memoryview(b"")) == ()
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=500)
 @given(code=st.sampled_from(Code), garbage=st.binary(max_size=200))
@@ -88,6 +89,7 @@ def test_garbage_gives_a_broker_error_or_a_value(code: Code, garbage: bytes) -> 
             decode(memoryview(garbage))
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=500)
 @given(

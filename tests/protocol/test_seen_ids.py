@@ -216,8 +216,9 @@ class Model:
         return id == 0 or all(id != known for known, _ in self.window(now))
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(steps, st.sampled_from([1, 2, 3, 5, 70]), st.sampled_from([0, 1, 30, 100]))
 def test_the_model(
     twin: ModuleType,
@@ -283,7 +284,7 @@ def test_a_log_from_before_deduplication_may_hold_an_id_twice(twin: ModuleType) 
     assert admitted(seen, 7) == [7]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data(), st.integers(0, 300), st.lists(st.integers(0, 600), max_size=6))
 def test_an_index_that_leads_astray_reads_nothing_outside(
     data: st.DataObject, size: int, ends: list[int]
@@ -308,7 +309,8 @@ def stamped(messages: bytearray, count: int, first_offset: int) -> memoryview:
     return view
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.no_cover
+@settings(max_examples=200)
 @given(st.data(), st.lists(few_ids, min_size=1, max_size=8))
 def test_a_batch_is_known_again_by_what_was_stored_of_it(
     twin: ModuleType, data: st.DataObject, ids: list[int]

@@ -342,7 +342,7 @@ STEPS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     steps=st.lists(STEPS, max_size=80),
     budget_bytes=st.sampled_from([SLAB_SIZE, 2 * MIB, 3 * MIB + SLAB_SIZE, 4 * MIB]),

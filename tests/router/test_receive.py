@@ -190,7 +190,7 @@ def test_nonsense_is_refused() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     budget_slabs=st.integers(2, 10),
     steps=st.lists(

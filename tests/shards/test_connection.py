@@ -325,8 +325,9 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     frames=st.lists(SENT, min_size=1, max_size=8),
     chunks=st.lists(st.integers(1, 9) | st.integers(1, 3 * WINDOW), min_size=1, max_size=8),
@@ -390,8 +391,9 @@ def test_how_bytes_arrive_makes_no_difference(
         assert bench.connection.check_deadlines(bench.loop.time() + 1000) is None
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     frames=st.lists(SENT, min_size=1, max_size=6),
     end=st.floats(0, 1),

@@ -480,8 +480,9 @@ steps = st.lists(
 )
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps, st.sampled_from([(3, 0), (5, 80), (100, 0), (100, 60)]))
 def test_the_model(
     tmp_path_factory: pytest.TempPathFactory,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.protocol.batch import sent_index
@@ -82,7 +82,6 @@ def rows(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
 
 
 @given(messages=MESSAGES, first_offset=st.integers(0, 2**40))
-@settings(deadline=None)
 def test_columns_say_what_the_messages_say(messages: list[Message], first_offset: int) -> None:
     messages = numbered(messages, first_offset)
     batches = decode_run(run_of(messages, first_offset), PLACE, NAMES)
@@ -98,7 +97,6 @@ def test_columns_say_what_the_messages_say(messages: list[Message], first_offset
     block=BLOCKS,
     names=st.lists(st.sampled_from(NAMES), min_size=1, unique=True),
 )
-@settings(deadline=None)
 def test_messages_of_one_size_in_any_choice_of_columns(
     count: int, size: int, block: bytes, names: list[str]
 ) -> None:

@@ -13,6 +13,8 @@ from borzoi.storage.birth import BirthDamaged, read_birth
 from borzoi.storage.files import Files
 from tests.storage.partitions import BIRTH, Partition, overwrite
 
+pytestmark = pytest.mark.no_cover
+
 SEALED = [b"seal%d" % number for number in range(3)]
 ACTIVE = [b"open%d" % number for number in range(3)]
 PAYLOADS = SEALED + ACTIVE

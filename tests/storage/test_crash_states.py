@@ -151,6 +151,7 @@ def check(run: Run, root: Path, promise: Promise, *, killed: bool) -> int | None
     return birth
 
 
+@pytest.mark.no_cover
 def test_every_moment_of_a_deletion_can_be_recovered(tmp_path: Path) -> None:
     """Segment by segment, until nothing is left but an empty one."""
     (tmp_path / "run").mkdir()
@@ -186,6 +187,7 @@ def test_every_moment_of_a_deletion_can_be_recovered(tmp_path: Path) -> None:
     assert min(firsts.values()) == len(run.files.calls) - begun_at + 1
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 def test_every_moment_of_a_run_can_be_recovered(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()

@@ -104,6 +104,7 @@ def test_sizes_are_those_on_the_wire(tmp_path: Path) -> None:
     assert encrypted.log.size_bytes == read.size
 
 
+@pytest.mark.no_cover
 def test_a_byte_that_was_changed_is_an_error_or_changes_nothing(tmp_path: Path) -> None:
     """Each byte of the file, as rot leaves it and with the checksum made good again."""
     partition = encrypted_partition(tmp_path)
@@ -304,6 +305,7 @@ def test_a_recovery_point_of_the_empty_segment_is_no_bound_in_its_other_form(
     assert len(partition.read()) == 1
 
 
+@pytest.mark.no_cover
 def test_torn_at_every_byte(tmp_path: Path) -> None:
     partition = encrypted_partition(tmp_path)
     for payload in PAYLOADS:

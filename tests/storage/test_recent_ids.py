@@ -72,7 +72,7 @@ def test_where_the_last_messages_lie() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.lists(st.sampled_from([0, 1, 60, 700, 3000, 9000]), min_size=1, max_size=12),

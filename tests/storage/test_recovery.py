@@ -36,6 +36,7 @@ def readable(partition: Partition) -> dict[int, bytes]:
     return found
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 def test_a_log_cut_at_every_byte_of_its_last_batch(tmp_path: Path) -> None:
     partition = filled(tmp_path)

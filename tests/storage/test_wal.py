@@ -200,6 +200,7 @@ def test_truncated_at_every_byte_of_the_first_entry(tmp_path: Path) -> None:
         assert open_and_read(path) == []
 
 
+@pytest.mark.no_cover
 @pytest.mark.slow
 def test_every_bit_flipped(tmp_path: Path) -> None:
     """Refused, or, in the last entry alone, cut. Never applied with another content."""

@@ -1,7 +1,7 @@
 """Random commands: copies stay equal, and what is always true stays true."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
@@ -174,7 +174,7 @@ def check_births(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(st.lists(COMMANDS, min_size=50, max_size=90), st.integers(0, 60))
 def test_copies_stay_equal_whatever_happens(commands: list[MetadataCommand], cut: int) -> None:
     world = World(SETTINGS)

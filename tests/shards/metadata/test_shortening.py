@@ -193,6 +193,7 @@ def test_a_disk_that_refuses_leaves_one_log_or_the_other(tmp_path: Path) -> None
     assert nth >= 5
 
 
+@pytest.mark.no_cover
 def test_every_moment_of_snapshots_and_a_cut_can_be_recovered(tmp_path: Path) -> None:
     """As after the death of the process, and as after a power cut."""
     root = tmp_path / "run"
