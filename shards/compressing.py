@@ -67,6 +67,13 @@ def in_force(settings: Compression, topic: Topic) -> InForce:
     return InForce(Codec[settings.default_algorithm.upper()], 0)
 
 
+def ignored(settings: Compression, wanted: int) -> Codec | None:
+    """The codec that a topic asks for in vain, if it does."""
+    codec, default = Codec(wanted), Codec[settings.default_algorithm.upper()]
+    in_vain = not settings.allow_override and codec not in (Codec.NONE, default)
+    return codec if in_vain else None
+
+
 def ratio_of(partition: OwnedPartition) -> Ratio:
     """What compression has saved in one partition."""
     found = Ratio()

@@ -6,6 +6,7 @@ from borzoi.router.pool import MemoryPool
 from borzoi.shards.clients import Clients
 from borzoi.shards.clock import BrokerClock
 from borzoi.shards.cluster import Cluster
+from borzoi.shards.config.schema import Compression
 from borzoi.shards.describe import Describer
 from borzoi.shards.durability import Durability
 from borzoi.shards.groups.service import Groups
@@ -27,6 +28,7 @@ class Services:
     clients: Clients
     clock: BrokerClock
     cluster: Cluster
+    compression: Compression
     describer: Describer
     durability: Durability
     groups: Groups

@@ -203,6 +203,7 @@ class Shard:
             clients=self._clients,
             clock=self._clock,
             cluster=self.cluster,
+            compression=config.system.compression,
             describer=self._describer,
             durability=storage.durability,
             groups=self.groups,

@@ -1,5 +1,8 @@
 """Commands about topics and their partitions."""
 
+import logging
+from typing import Final
+
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.topics import (
     CreatePartitions,
@@ -14,10 +17,13 @@ from borzoi.protocol.commands.topics import (
 )
 from borzoi.protocol.responses.streams import TopicDetails, TopicInfo
 from borzoi.shards.access import require
+from borzoi.shards.compressing import ignored
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.journals import show_journals
 from borzoi.shards.metadata.decide import check_arguments
 from borzoi.shards.services import Services
+
+LOG: Final = logging.getLogger(__name__)
 
 
 async def get_topic(services: Services, caller: Caller, command: GetTopic) -> TopicDetails | None:
@@ -52,6 +58,7 @@ async def create_topic(services: Services, caller: Caller, command: CreateTopic)
     stream = state.stream(command.stream)
     require(state, caller.user, Code.CREATE_TOPIC, stream.id)
     change = await services.metadata.change(command, caller.user)
+    _tell_if_ignored(services, command)
     topic = services.metadata.state.topic(stream.id, change.new_id)
     return services.describer.new_topic(topic, caller.knows_all_codecs)
 
@@ -59,6 +66,7 @@ async def create_topic(services: Services, caller: Caller, command: CreateTopic)
 async def update_topic(services: Services, caller: Caller, command: UpdateTopic) -> None:
     """Change name and settings of a topic."""
     await _change(services, caller, Code.UPDATE_TOPIC, command)
+    _tell_if_ignored(services, command)
 
 
 async def delete_topic(services: Services, caller: Caller, command: DeleteTopic) -> None:
@@ -104,3 +112,15 @@ async def _change(
     topic = stream.topic(command.topic)
     require(state, caller.user, code, stream.id, topic.id)
     await services.metadata.change(command, caller.user)
+
+
+def _tell_if_ignored(services: Services, command: CreateTopic | UpdateTopic) -> None:
+    """Iggy's default is that topics have no say: whoever does not know that should hear of it."""
+    wanted = ignored(services.compression, command.compression_algorithm)
+    if wanted is not None:
+        LOG.warning(
+            "topic %s asks for %s and is stored as %s: system.compression.allow_override is false",
+            command.name,
+            wanted.name.lower(),
+            services.compression.default_algorithm,
+        )

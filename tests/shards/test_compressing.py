@@ -13,6 +13,7 @@ from borzoi.shards.compressing import (
     LOOKS_PER_TURN,
     Compressing,
     InForce,
+    ignored,
     in_force,
     ratio_of,
 )
@@ -282,6 +283,8 @@ def test_the_topic_chooses_only_if_it_may(code: int) -> None:
     assert in_force(server, topic_with(code, 5)) == InForce(Codec.LZ4, 0)
     chosen = Compression(allow_override=True, default_algorithm="lz4")
     assert in_force(chosen, topic_with(code, 5)) == InForce(Codec(code), 5)
+    assert ignored(chosen, code) is None
+    assert ignored(server, code) == (None if code in (Codec.NONE, Codec.LZ4) else Codec(code))
 
 
 def test_ratios_add_up() -> None:
