@@ -35,6 +35,7 @@ from borzoi.storage.hot_range import HotRange
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
 from borzoi.storage.layout import (
     INDEX_SUFFIX,
+    LOG_SUFFIX,
     is_segment_name,
     segment_codecs,
 )
@@ -214,13 +215,21 @@ class PartitionReader:
             self._index_windows.end_read()
 
     def _try(self, published: Published, read: Callable[[Published], T], if_purged: T) -> T:
-        for tries_left in reversed(range(TRIES_MAX)):
+        tries_left = TRIES_MAX
+        swapped: set[str] = set()
+        while True:
             try:
                 found = read(published)
                 self._confirm_birth(published)
                 return found
             except (Stale, Replaced, FileNotFoundError) as error:
                 self._known = None
+                log = _missing_log(error)
+                if log is not None and log not in swapped:
+                    # Compressed meanwhile. Each of many may be, while we read; none of them twice.
+                    swapped.add(log)
+                else:
+                    tries_left -= 1
                 if tries_left == 0:
                     if self._birth() != published.birth:
                         break
@@ -343,15 +352,16 @@ class PartitionReader:
         self._keep_only(segments)
         if not segments:
             raise Stale(f"{self._directory} has no segments")
-        oldest = published.first_offset
+        is_unmade = segments[-1].first_offset != published.active_segment
+        missing = published.segment_count - is_unmade - len(segments)
         if (
-            segments[0].first_offset != oldest
+            missing > 0
             and self._newest is not None
-            and self._newest().first_offset == oldest
+            and self._newest().first_offset == published.first_offset
         ):
             # Not deleted. A listing between two names of a segment, plain and compressed, may
-            # have neither. Inside the log the segment before it tells that something is missing.
-            raise Stale(f"{self._directory} lacks segment {oldest}")
+            # have neither.
+            raise Stale(f"{self._directory} lacks {missing} segments")
         following = published.active_segment
         for view in reversed(self._segments):
             if view.first_offset != published.active_segment:
@@ -642,6 +652,14 @@ def _doubted_by(error: Stale | Replaced | FileNotFoundError) -> int | None:
         return None
     stem, suffix = os.path.splitext(os.path.basename(error.filename or ""))
     return int(stem) if suffix == INDEX_SUFFIX and is_segment_name(stem) else None
+
+
+def _missing_log(error: Stale | Replaced | FileNotFoundError) -> str | None:
+    """The path of a plain log that is gone, if that is what is wrong."""
+    if not isinstance(error, FileNotFoundError):
+        return None
+    path = str(error.filename or "")
+    return path if path.endswith(LOG_SUFFIX) else None
 
 
 def _is_recent(segment: SegmentView, start: int, published: Published) -> bool:

@@ -99,10 +99,12 @@ class Partition:
             self.files.unlink(path)
         return count
 
-    def compress(self, codec: Codec, *, block_size: int = 200) -> int:
+    def compress(self, codec: Codec, *, block_size: int = 200, only: int | None = None) -> int:
         """Compress all that can be, as the owner does, whether it is worth it or not."""
         self.log.sync()
         segments = self.log.compressible(self.log.written)
+        if only is not None:
+            segments = [one for one in segments if one.first_offset == only]
         for segment in segments:
             first_offset = segment.first_offset
             size = compress_segment(
