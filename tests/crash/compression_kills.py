@@ -77,12 +77,13 @@ class CompressionKills(KillCycles):
     def _wait_all_compressed(self) -> None:
         """As long as something happens: with lowest priority it may take its time."""
         while not self._is_all_compressed():
-            before = self._plain_count()
+            left = self._plain_count()
+
+            def goes_on(left: int = left) -> bool:
+                return self._plain_count() < left or self._is_all_compressed()
+
             try:
-                wait_for(
-                    lambda before=before: self._plain_count() < before or self._is_all_compressed(),
-                    TIMEOUT_S,
-                )
+                wait_for(goes_on, TIMEOUT_S)
             except AssertionError as error:
                 log = (self.broker.data / "logs/iggy-server.log").read_text().splitlines()
                 said = [line for line in log if "is not compressed" in line]
