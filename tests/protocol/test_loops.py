@@ -130,7 +130,6 @@ first_offsets = values.u64 | st.integers(0, 100) | st.integers(U64_MAX - 3, U64_
 positions = st.integers(0, U32_MAX) | st.integers(U32_MAX - 500, U32_MAX + 500)
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data(), values.batches, counts_off, first_offsets, values.u64, positions)
@@ -158,7 +157,6 @@ def test_stamping(
     )
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(
@@ -196,7 +194,6 @@ def test_messages_of_one_size(
     agree("stamp_batch", content, len(batch), first_offset, timestamp, counting, segment, position)
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data(), values.batches, first_offsets, values.u64, positions, counts_off)
@@ -246,7 +243,6 @@ def test_a_scan_of_more_messages_than_entries_have_room_at_first() -> None:
     assert found.message_count == 1100
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data(), values.batches)
@@ -258,7 +254,6 @@ def test_matching(data: st.DataObject, batch: list[Message]) -> None:
         agree("matching_messages", ours, placed(OTHER_FENCE, stored, at_the_start))
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data(), values.batches, counts_off)
@@ -270,7 +265,6 @@ def test_walks_over_a_batch(data: st.DataObject, batch: list[Message], off: int)
     agree("decode_batch", content, data.draw(st.integers(0, len(content) + 2)))
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(values.batches)
@@ -282,7 +276,6 @@ def test_encoding(batch: list[Message]) -> None:
     assert compiled.encode_batch(loose) == plain_loops.encode_batch(loose)
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(
@@ -327,7 +320,6 @@ def test_a_message_that_cannot_be_encoded() -> None:
                 twin.encode_batch([message])
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data(), values.batches)
@@ -351,7 +343,6 @@ def changed_index(draw: st.DrawFn, batch: list[Message]) -> bytes:
     return bytes(index)
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data(), values.identifiers, values.identifiers, values.partitionings, values.batches)
@@ -370,7 +361,6 @@ def test_reading_a_request(
     agree("read_sent_batch", bytes(payload), 4, end)
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data(), values.identifiers, values.identifiers, values.partitionings, values.batches)

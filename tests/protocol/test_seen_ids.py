@@ -216,7 +216,6 @@ class Model:
         return id == 0 or all(id != known for known, _ in self.window(now))
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(steps, st.sampled_from([1, 2, 3, 5, 70]), st.sampled_from([0, 1, 30, 100]))
@@ -309,7 +308,6 @@ def stamped(messages: bytearray, count: int, first_offset: int) -> memoryview:
     return view
 
 
-@pytest.mark.no_cover
 @settings(max_examples=200)
 @given(st.data(), st.lists(few_ids, min_size=1, max_size=8))
 def test_a_batch_is_known_again_by_what_was_stored_of_it(

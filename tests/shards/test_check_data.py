@@ -120,7 +120,6 @@ def test_a_directory_in_use_or_without_data_is_refused(data: Path, tmp_path: Pat
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 def test_every_flipped_bit_of_the_metadata_is_found(data: Path) -> None:
     paths = [data / "state.messages", data / "clean-stop.0"]

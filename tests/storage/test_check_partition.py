@@ -86,7 +86,6 @@ def test_all_is_well(tmp_path: Path, with_point: bool, was_clean: bool) -> None:
     assert contents(partition) == before
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 def test_every_flipped_bit_after_a_clean_stop_is_found(tmp_path: Path) -> None:
     """In every file. A repair heals indexes and leaves the rest alone."""
@@ -105,7 +104,6 @@ def test_every_flipped_bit_after_a_clean_stop_is_found(tmp_path: Path) -> None:
     assert contents(partition) == whole
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("with_point", [False, True])
 def test_a_tail_torn_at_every_byte(tmp_path: Path, with_point: bool) -> None:
     """Cut off by a repair; what was durable counts as lost instead."""
