@@ -18,6 +18,7 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetClients, GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.errors import PersonalAccessTokenExpired, ResourceNotFound
+from borzoi.shards.heartbeats import SILENT_INTERVALS_MAX
 from tests.broker import BrokerProcess, wait_for
 from tests.crash.set_clock import SettableClock
 from tests.crash.wire import Wire, connect
@@ -27,6 +28,7 @@ HOUR_US = HOUR_S * 1_000_000
 MESSAGES = 10
 BRIEF_US = 1_000_000
 HEARTBEAT_S = 1
+SILENT_S_MAX = SILENT_INTERVALS_MAX * HEARTBEAT_S
 TIMEOUT_S = 30.0
 pytestmark = pytest.mark.slow
 
@@ -68,6 +70,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def test_f5_somebody_sets_the_clock(place: Place, jump: str) -> None:
     place.clock.shift_s(0)
     with connect(place.broker) as wire, connect(place.broker) as silent:
+        connected_at = time.monotonic()
         wire.call(CreateStream(jump))
         # Two hours: the day ahead would make everything expire.
         wire.call(CreateTopic(jump, 1, 1, 2 * HOUR_US, 0, 1, "t"))
@@ -75,9 +78,10 @@ def test_f5_somebody_sets_the_clock(place: Place, jump: str) -> None:
         before = times(wire, jump)
         lasting = wire.call(CreatePersonalAccessToken(f"{jump}-lasting", HOUR_US)).token
         brief = wire.call(CreatePersonalAccessToken(f"{jump}-brief", BRIEF_US)).token
+        pinged_at = ping_until(wire, connected_at + SILENT_S_MAX)
         JUMPS[jump](place.clock)
         send(wire, jump)
-        wait_while_pinging(wire, silent)
+        wait_for_eviction(wire, silent, pinged_at)
         # The cleaners have looked several times by then.
         after = times(wire, jump)
         assert after[:MESSAGES] == before
@@ -100,20 +104,24 @@ def times(wire: Wire, stream: str) -> list[int]:
     return [message.timestamp for message in wire.read(stream, "t", 0)]
 
 
-def wait_while_pinging(pinging: Wire, silent: Wire) -> None:
-    """Until the silent one is evicted; whoever pings stays."""
-    me, other = (wire.call(GetMe()).client.client_id for wire in (pinging, silent))
-    pinged_at = time.monotonic()
-    gap_s = 0.0
+def ping_until(wire: Wire, end: float) -> float:
+    """When the last ping was begun."""
+    while True:
+        pinged_at = time.monotonic()
+        wire.call(Ping())
+        if pinged_at > end:
+            return pinged_at
+        time.sleep(0.01)
+
+
+def wait_for_eviction(lively: Wire, silent: Wire, pinged_at: float) -> None:
+    """The next look evicts who has been silent for too long, and nobody who has just pinged."""
+    me, other = (wire.call(GetMe()).client.client_id for wire in (lively, silent))
 
     def evicted() -> bool:
-        nonlocal pinged_at, gap_s
-        pinging.call(Ping())
-        now = time.monotonic()
-        gap_s, pinged_at = max(gap_s, now - pinged_at), now
-        found = {client.client_id for client in pinging.call(GetClients())}
-        # If this test itself was held up for so long, it has not pinged.
-        assert me in found or gap_s > HEARTBEAT_S, "evicted, although it has pinged all the time"
+        found = {client.client_id for client in lively.call(GetClients())}
+        # If all of this was held up for so long, it is silent as well.
+        assert me in found or time.monotonic() - pinged_at > SILENT_S_MAX, "evicted by the clock"
         return other not in found
 
     wait_for(evicted, TIMEOUT_S)
