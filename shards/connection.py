@@ -27,7 +27,7 @@ from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool, Waiter
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
 from borzoi.shards.admission import ConnectionLimits, refusal
-from borzoi.shards.patience import Patience
+from borzoi.shards.patience import Patience, give_up
 from borzoi.shards.pieces import PIECE_SIZE, WHOLE_SIZE_MAX, pieces_of
 
 # One turn of the loop carries out at most so many requests of a connection, and reads at most one
@@ -286,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
             transport, now, authenticated=self._session.is_authenticated, busy=self._busy
         )
         if reason is not None:
-            transport.abort()
+            give_up(transport)
         return reason
 
     def close(self, parting: bytes) -> None:

@@ -66,6 +66,7 @@ class RequestKind(IntEnum):
     # namespace = name
     LOGIN_NOTE = 64
     CACHE_METRICS = 65  # write what was read from memory and what was not into the lent buffer
+    UPKEEP = 66  # write what was deleted and archived, as text, into the lent buffer
 
 
 GROUP_KINDS = frozenset(int(kind) for kind in RequestKind if kind.name.startswith("GROUP_"))
@@ -80,6 +81,7 @@ LENDING = frozenset(
         int(RequestKind.GROUP_REPORT),
         int(RequestKind.CACHE_METRICS),
         int(RequestKind.SEGMENTS),
+        int(RequestKind.UPKEEP),
     }
 )
 """The kinds whose words 4 and 5 are a place in the arena of the shard that asks."""

@@ -5,6 +5,7 @@ long. Somebody who reads slowly is no offender: what counts is that it reads at 
 """
 
 import asyncio
+import socket
 import struct
 from fcntl import ioctl
 from termios import TIOCOUTQ
@@ -13,6 +14,7 @@ from typing import Final
 from borzoi.shards.admission import ConnectionLimits
 
 C_INT: Final = struct.Struct("=i")
+NOTHING_LINGERS: Final = struct.pack("=ii", 1, 0)  # on, for no time at all
 
 
 class Patience:
@@ -71,6 +73,19 @@ class Patience:
         elif not busy and now - self._anonymous_since > limits.login_timeout_s:
             return "did not log in"
         return None
+
+
+def give_up(transport: asyncio.Transport) -> None:
+    """End the connection, and let the kernel throw away what the peer has not taken.
+
+    Otherwise the kernel goes on offering it, megabytes for each peer, long after the connection
+    is nobody's, and a peer that does not read never learns of the end.
+    """
+    if unsent_bytes(transport):
+        connected = transport.get_extra_info("socket")
+        if connected is not None and connected.fileno() >= 0:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NOTHING_LINGERS)
+    transport.abort()
 
 
 def unsent_bytes(transport: asyncio.Transport) -> int:

@@ -14,6 +14,7 @@ from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.metadata_writing import MetadataWriting
 from borzoi.shards.owners import Owners
 from borzoi.shards.readers import Readers
+from borzoi.shards.upkeep import Upkeep
 
 APPEND: Final = int(RequestKind.APPEND)
 
@@ -31,6 +32,7 @@ class PeerRequests:
         groups: Groups,
         caches: Caches,
         readers: Readers,
+        upkeep: Upkeep,
     ) -> None:
         self._owners = owners
         self._metadata = metadata
@@ -40,6 +42,7 @@ class PeerRequests:
         self._groups = groups
         self._caches = caches
         self._readers = readers
+        self._upkeep = upkeep
 
     def serve(self, shard: int, request: Request, lent: memoryview, done: Done) -> None:
         """Answer a request of `shard`, now or later."""
@@ -64,6 +67,8 @@ class PeerRequests:
                 self._groups.serve(shard, request, lent, done)
             case RequestKind.CACHE_METRICS:
                 self._caches.serve(lent, done)
+            case RequestKind.UPKEEP:
+                self._upkeep.serve(lent, done)
             case RequestKind.SEGMENT_REPLACED:
                 self._readers.replaced(request.namespace, request.birth, request.first)
                 done(0, 0, 0, 0)

@@ -64,6 +64,7 @@ from borzoi.shards.supervisor_link import SupervisorLink
 from borzoi.shards.target import Target
 from borzoi.shards.tasks import Tasks
 from borzoi.shards.token_cleaner import TokenCleaner
+from borzoi.shards.upkeep import Upkeep, UpkeepStats
 from borzoi.shards.usage import UsageMeter
 from borzoi.shards.worker_spec import WorkerSpec
 from borzoi.storage.wal import LogEnd
@@ -102,6 +103,7 @@ class Shard:
         self._peers = peers
         self._storage = storage
         self._supervisor = supervisor
+        self._began = time.monotonic()
         self._clock = BrokerClock(spec.broker_start)
         self._describer = Describer(storage.readers)
 
@@ -136,6 +138,7 @@ class Shard:
             self._tell_login_note,
         )
         self._caches = Caches(storage.readers, peers, memory.pool)
+        self._upkeep = Upkeep(spec.shard, self._upkeep_stats, peers, memory.pool)
         self.requests = PeerRequests(
             self._owners,
             self.metadata,
@@ -145,6 +148,7 @@ class Shard:
             self.groups,
             self._caches,
             storage.readers,
+            self._upkeep,
         )
         self.cluster = Cluster(config, spec.follower)
         services = self._new_services()
@@ -221,7 +225,11 @@ class Shard:
             pool=self._memory.pool,
             sends=self._sends,
             snapshots=Snapshots(
-                config, storage.layout, spec.supervisor_pid, ThreadPoolExecutor(1, "snapshot")
+                config,
+                storage.layout,
+                spec.supervisor_pid,
+                ThreadPoolExecutor(1, "snapshot"),
+                self._upkeep.report,
             ),
             statistics=Statistics(
                 self.metadata,
@@ -318,6 +326,11 @@ class Shard:
             self.groups.client_gone(client_id)
         if self._spec.shard == METADATA_SHARD and ROOT_USER_ID in effects.passwords_changed:
             forget_root_password(Path(self._storage.layout.root))
+
+    def _upkeep_stats(self) -> UpkeepStats:
+        archived = None if self.archiver is None else self.archiver.stats()
+        counted_s = time.monotonic() - self._began
+        return UpkeepStats(counted_s, self._storage.deleting.stats(), archived)
 
     def _codec_of(self, target: Target) -> InForce | None:
         stream_id, topic_id, _ = unpack_namespace(target.namespace)

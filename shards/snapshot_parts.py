@@ -75,6 +75,8 @@ class Sources(NamedTuple):
     config: Path
     supervisor_pid: int
     secrets: tuple[bytes, ...]
+    upkeep: bytes
+    """What became of old segments, in words."""
 
 
 def collect(
@@ -144,9 +146,10 @@ def process_list(sources: Sources, deadline: float) -> bytes:
     return cut(b"".join(parts))
 
 
-def resource_usage(_sources: Sources, deadline: float) -> bytes:
-    """Load, memory, pressure, and one look at every thread."""
-    parts = [
+def resource_usage(sources: Sources, deadline: float) -> bytes:
+    """What was deleted and archived, load, memory, pressure, and one look at every thread."""
+    parts = [b"old segments:\n" + sources.upkeep + b"\n"]
+    parts += [
         _encoded([f"{name}:"]) + _content(Path(name)) + b"\n"
         for name in MACHINE_FILES
         if Path(name).exists()

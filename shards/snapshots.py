@@ -7,6 +7,7 @@ wait, the rest are refused. Bounds of size and time are those of snapshot_parts.
 import asyncio
 import contextlib
 import os
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,13 +29,19 @@ class Snapshots:
     """The archives of one shard."""
 
     def __init__(
-        self, config: Config, layout: DataLayout, supervisor_pid: int, thread: Executor
+        self,
+        config: Config,
+        layout: DataLayout,
+        supervisor_pid: int,
+        thread: Executor,
+        upkeep: Callable[[], Awaitable[bytes]],
     ) -> None:
-        """`thread` has one thread."""
+        """`thread` has one thread. `upkeep` tells what became of old segments."""
         self._config = config
         self._layout = layout
         self._supervisor_pid = supervisor_pid
         self._thread = thread
+        self._upkeep = upkeep
         self._in_work = 0
 
     async def take(self, command: GetSnapshot) -> bytes:
@@ -43,17 +50,18 @@ class Snapshots:
             raise SnapshotFileCompletionFailed(f"{self._in_work} snapshots are in work already")
         self._in_work += 1
         try:
+            upkeep = await self._upkeep()
             return await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._make, command
+                self._thread, self._make, command, upkeep
             )
         finally:
             self._in_work -= 1
 
-    def _make(self, command: GetSnapshot) -> bytes:
-        entries = collect(command.types, self._sources())
+    def _make(self, command: GetSnapshot, upkeep: bytes) -> bytes:
+        entries = collect(command.types, self._sources(upkeep))
         return zip_archive(entries, command.compression, datetime.now(UTC))
 
-    def _sources(self) -> Sources:
+    def _sources(self, upkeep: bytes) -> Sources:
         data = Path(self._layout.root)
         return Sources(
             data,
@@ -61,6 +69,7 @@ class Snapshots:
             Path(self._layout.runtime, CURRENT_CONFIG_FILE),
             self._supervisor_pid,
             known_secrets(self._config, data),
+            upkeep,
         )
 
 

@@ -10,11 +10,6 @@ each kill
     every object is what its manifest says
 """
 
-import argparse
-import random
-import sys
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +22,7 @@ from borzoi.storage.archive.catalogue import (
 )
 from borzoi.storage.archive.store import DirectoryStore
 from borzoi.storage.files import Files
+from tests.crash.experiment import kill_command
 from tests.crash.ledger import Outcome, sender_of
 from tests.crash.retention_kills import RetentionKills, Summary
 
@@ -90,45 +86,8 @@ class ArchiveKills(RetentionKills):
                         assert sender in present or sender in archived, f"{sender} is nowhere"
 
 
-def run(
-    data: Path,
-    mode: str,
-    kills: int,
-    seed: int,
-    report: Callable[[ArchiveSummary], None] | None = None,
-) -> ArchiveSummary:
-    """So many kills; AssertionError, naming the seed, if a promise is broken."""
-    experiment = ArchiveKills(data, mode, seed)
-    summary = experiment.summary
-    try:
-        experiment.start()
-        while summary.kills < kills:
-            experiment.run_kill()
-            if report is not None:
-                report(summary)
-    except BaseException as error:
-        error.add_note(f"mode {mode}, seed {seed}, kill {summary.kills}")
-        raise
-    finally:
-        experiment.broker.close()
-    return summary
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="kill -9 while segments are archived and deleted")
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--mode", choices=["written", "fsync"], default="written")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    arguments = parser.parse_args()
-    print(f"seed {arguments.seed}", flush=True)
-
-    def report(summary: ArchiveSummary) -> None:
-        if summary.kills % 10 == 0:
-            print(summary, file=sys.stderr, flush=True)
-
-    with tempfile.TemporaryDirectory(prefix="borzoi-archive-") as directory:
-        data = Path(directory, "data")
-        print(run(data, arguments.mode, arguments.kills, arguments.seed, report))
+    kill_command("kill -9 while segments are archived and deleted", ArchiveKills)
 
 
 if __name__ == "__main__":

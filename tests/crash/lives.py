@@ -87,19 +87,21 @@ class Lives:
 
     def run_life(self) -> None:
         """End the life that is, begin another, and look into it."""
-        self._kill("worker", 0.3)
-        old_life_ended_at = self._end_life()
+        self._kill_sometimes("worker", 0.3)
+        ended_at = self.purge() if self._random.random() < 0.5 else self.delete_and_create()
         begun_at = time.monotonic()
-        self._kill("worker", 0.25)
-        self._wait_for_sends(begun_at)
-        self._kill("group", 0.2)
-        self._look(old_life_ended_at, begun_at)
+        self._kill_sometimes("worker", 0.25)
+        self.wait_for_sends(begun_at)
+        self._kill_sometimes("group", 0.2)
+        self.look(ended_at, begun_at)
         self.summary.lives += 1
 
-    def _end_life(self) -> float:
+    def purge(self) -> float:
         """The latest moment before which the old life was certainly not over yet."""
-        if self._random.random() < 0.5:
-            return self._insist(PurgeTopic(STREAM, TOPIC))
+        return self._insist(PurgeTopic(STREAM, TOPIC))
+
+    def delete_and_create(self) -> float:
+        """The same, by deleting the topic and making another one in its place."""
         deleted_at = self._insist(DeleteTopic(STREAM, TOPIC), done_already=TopicIdNotFound)
         command = CreateTopic(STREAM, PARTITIONS, 1, 0, 0, 1, TOPIC)
         self._insist(command, done_already=TopicNameAlreadyExists)
@@ -129,9 +131,12 @@ class Lives:
                 assert answer.topic.id == self._topic_id, "ids are given out again"
             return try_at
 
-    def _kill(self, whom: str, probability: float) -> None:
-        if self._random.random() >= probability:
-            return
+    def _kill_sometimes(self, whom: str, probability: float) -> None:
+        if self._random.random() < probability:
+            self.kill(whom)
+
+    def kill(self, whom: str) -> None:
+        """A worker, chosen by chance, or the whole group, which is started again."""
         if whom == "group":
             self.broker.kill()
             self.broker.start()
@@ -143,7 +148,7 @@ class Lives:
         os.kill(pid, signal.SIGKILL)
         self.summary.worker_kills += 1
 
-    def _wait_for_sends(self, begun_at: float) -> None:
+    def wait_for_sends(self, begun_at: float) -> None:
         """Until this life has some acknowledged sends."""
 
         def enough() -> bool:
@@ -158,7 +163,8 @@ class Lives:
 
         wait_for(enough, TRIES_TIMEOUT_S)
 
-    def _look(self, old_life_ended_at: float, begun_at: float) -> None:
+    def look(self, old_life_ended_at: float, begun_at: float) -> None:
+        """Whether all is there that must be, and nothing that must not."""
         ended = {
             (producer.name, batch.first): batch
             for producer in self.producers

@@ -12,12 +12,9 @@ kill, of one worker or of everything, what is left of each partition must be
     exactly the files of these offsets, and in time nothing in the trash
 """
 
-import argparse
 import os
 import random
 import signal
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -32,6 +29,7 @@ from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.message import Message
 from borzoi.protocol.responses.polled import PolledMessages
 from tests.broker import BrokerProcess, wait_for
+from tests.crash.experiment import kill_command
 from tests.crash.kill_cycles import SETTINGS, TWO_SHARDS
 from tests.crash.ledger import Outcome, ProducerBook, sender_of
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, Producer, Watcher, Worker, wait_ready
@@ -116,6 +114,9 @@ class RetentionKills:
         with connect(self.broker) as wire:
             wire.call(CreateStream(STREAM))
             wire.call(CreateTopic(STREAM, PARTITIONS, 1, EXPIRY_US, TOPIC_SIZE_MAX, 1, TOPIC))
+
+    def finish(self) -> None:
+        """Nothing goes on between two kills."""
 
     def run_kill(self) -> None:
         """Load, kill, look."""
@@ -253,41 +254,8 @@ def insist(ask: Callable[[], T]) -> T:
             assert time.monotonic() < deadline, "the owner does not come back"
 
 
-def run(
-    data: Path, mode: str, kills: int, seed: int, report: Callable[[Summary], None] | None = None
-) -> Summary:
-    """So many kills; AssertionError, naming the seed, if a promise is broken."""
-    experiment = RetentionKills(data, mode, seed)
-    summary = experiment.summary
-    try:
-        experiment.start()
-        while summary.kills < kills:
-            experiment.run_kill()
-            if report is not None:
-                report(summary)
-    except BaseException as error:
-        error.add_note(f"mode {mode}, seed {seed}, kill {summary.kills}")
-        raise
-    finally:
-        experiment.broker.close()
-    return summary
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="kill -9 while segments roll and are deleted")
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--mode", choices=["written", "fsync"], default="written")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    arguments = parser.parse_args()
-    print(f"seed {arguments.seed}", flush=True)
-
-    def report(summary: Summary) -> None:
-        if summary.kills % 10 == 0:
-            print(summary, file=sys.stderr, flush=True)
-
-    with tempfile.TemporaryDirectory(prefix="borzoi-retention-") as directory:
-        data = Path(directory, "data")
-        print(run(data, arguments.mode, arguments.kills, arguments.seed, report))
+    kill_command("kill -9 while segments roll and are deleted", RetentionKills)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """D8 for the archive in the size of a test run, and kills at exact steps of an upload."""
 
-import random
 import shutil
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from borzoi.storage.archive.store import DirectoryStore
 from borzoi.storage.files import Files
 from tests.broker import wait_for
 from tests.conftest import NewBroker
-from tests.crash.archive_kills import run
+from tests.crash.archive_kills import ArchiveKills
+from tests.crash.experiment import new_seed, run_kills
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
 from tests.crash.tracer import killed_at
@@ -24,7 +24,7 @@ RENAMES = "rename,renameat,renameat2"
 
 @pytest.mark.slow
 def test_d8_the_archive_survives_kills(tmp_path: Path) -> None:
-    summary = run(tmp_path / "data", "written", 2, random.SystemRandom().randrange(1 << 32))
+    summary = run_kills(ArchiveKills(tmp_path / "data", "written", new_seed()), 2)
     print(summary)
     assert summary.archived > 0
     assert summary.deleted > 0

@@ -10,7 +10,9 @@ import pytest
 from borzoi.protocol.commands.topics import CreateTopic, DeleteTopic, PurgeTopic
 from borzoi.protocol.errors import BrokerError
 from tests.conftest import NewBroker
+from tests.crash.experiment import new_seed, run_kills
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
+from tests.crash.life_kills import ENDS, LifeKills
 from tests.crash.lives import run
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, create_topic, partitions_of, read_all
 from tests.crash.tracer import killed_at
@@ -28,6 +30,15 @@ def test_no_message_of_an_older_life_reappears(tmp_path: Path, durability: str, 
     print(summary)
     assert summary.worker_kills > 0
     assert summary.group_kills > 0
+    assert summary.must_be_there > 0
+    assert summary.must_be_gone > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ENDS)
+def test_d8_a_kill_while_a_life_ends(tmp_path: Path, end: str) -> None:
+    summary = run_kills(LifeKills(tmp_path / "data", end, new_seed()), 1)
+    print(summary)
     assert summary.must_be_there > 0
     assert summary.must_be_gone > 0
 

@@ -1,6 +1,5 @@
 """D8 for retention and roll in the size of a test run, and kills at exact steps of a deletion."""
 
-import random
 import shutil
 from pathlib import Path
 
@@ -10,9 +9,10 @@ from borzoi.protocol.commands.topics import DeleteSegments
 from borzoi.protocol.errors import BrokerError
 from tests.broker import wait_for
 from tests.conftest import NewBroker
+from tests.crash.experiment import new_seed, run_kills
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
-from tests.crash.retention_kills import run
+from tests.crash.retention_kills import RetentionKills
 from tests.crash.tracer import killed_at
 from tests.crash.wire import Closed, Wire, connect, connect_to_shard
 
@@ -23,7 +23,7 @@ PAYLOAD = bytes(936)  # with its header 1,000 bytes, so 7 messages in a segment 
 
 @pytest.mark.slow
 def test_d8_retention_and_roll_survive_kills(tmp_path: Path) -> None:
-    summary = run(tmp_path / "data", "written", 2, random.SystemRandom().randrange(1 << 32))
+    summary = run_kills(RetentionKills(tmp_path / "data", "written", new_seed()), 2)
     print(summary)
     assert summary.acknowledged > summary.deleted > 0
 

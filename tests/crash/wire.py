@@ -67,6 +67,9 @@ class Wire:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def abort(self) -> None:
         """End the connection at once, from any thread, with a reset instead of a goodbye."""
         linger = struct.pack("ii", 1, 0)

@@ -80,11 +80,13 @@ def test_peers_that_never_read(broker: BrokerProcess) -> None:
             good.send(send_frame("s", "t", [bytes(1000)] * 1000))
             assert good.answer() == OK
         before = counted_memory(broker)
+        wires = [opened.enter_context(Wire(broker)).log_in() for _ in range(10)]
         with memory_peak(broker) as peak:
-            for _ in range(10):
-                wire = opened.enter_context(Wire(broker)).log_in()
+            for wire in wires:
                 wire.send(poll_frame("s", "t", 0, 1000 * batches) * polls)
             wait_for(lambda: clients_count(good) == GOOD, CLOSED_TIMEOUT_S)
+        # They know without reading: what they did not take is not kept for them anywhere.
+        wait_for(lambda: all(wire.was_reset() for wire in wires), CLOSED_TIMEOUT_S)
         # Answers are slices of mapped files: the peers cost next to nothing.
         assert peak() < before + HEAPS_SIZE_MAX
         good.send(poll_frame("s", "t", 0, 1))

@@ -111,6 +111,12 @@ class Wire(AbstractContextManager["Wire"]):
         except ConnectionResetError:
             return not self._received
 
+    def was_reset(self) -> bool:
+        """Whether the broker ended the connection, whatever has not been read yet."""
+        poller = select.poll()
+        poller.register(self.socket, 0)
+        return any(event & select.POLLERR for _, event in poller.poll(0))
+
     def read_some(self, size: int) -> int:
         """Read at least one byte and at most `size`, and throw them away; how many."""
         got = len(self.socket.recv(size))

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 from borzoi.main import main
 from borzoi.protocol.commands.offsets import GetConsumerOffset, StoreConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
+from borzoi.protocol.commands.system import GetSnapshot, SnapshotCompression, SnapshotType
 from borzoi.protocol.commands.topics import PurgeTopic, UpdateTopic
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.storage.archive.catalogue import read_offsets
@@ -22,6 +24,7 @@ from tests.conformance.official import connected, poll
 from tests.conftest import NewBroker
 from tests.integration.wire import TWO_SHARDS, Wire, described, topic_of
 from tests.s3_server import KEY_SECRET, s3_server
+from tests.shards.unzipping import unzipped
 
 pytestmark = pytest.mark.slow
 
@@ -276,6 +279,14 @@ def test_retention_waits_for_the_archive(new_broker: NewBroker, tmp_path: Path) 
     result = borzoi("verify", "--path", path)
     assert result.exit_code == 0, result.output
     assert "the archive works again" in broker.output()
+    # What a snapshot tells of it, all shards together.
+    archive = wire.ask(GetSnapshot(SnapshotCompression.STORED, (SnapshotType.RESOURCE_USAGE,)))
+    usage = unzipped(archive)["resource_usage.txt"].decode()
+    for done in ("deleted", "archived"):
+        told = re.findall(rf"(?m)^shard \d: {done} (\d+) segments with (\d+) bytes$", usage)
+        assert len(told) == len(broker.workers())
+        assert sum(int(segments) for segments, _ in told) == 6
+        assert sum(int(size) for _, size in told) >= 42_000
 
 
 def test_an_archive_belongs_to_one_data_directory(new_broker: NewBroker, archive: Path) -> None:

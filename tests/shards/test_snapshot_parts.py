@@ -36,7 +36,7 @@ def sources(tmp_path: Path) -> Sources:
     (logs / "core.1234").write_bytes(b"something else\n")
     config = tmp_path / "current_config.toml"
     config.write_text("[tcp]\n")
-    return Sources(tmp_path, logs, config, os.getpid(), (SECRET.encode(),))
+    return Sources(tmp_path, logs, config, os.getpid(), (SECRET.encode(),), b"shard 0: counted\n")
 
 
 def soon() -> float:
@@ -152,6 +152,11 @@ def test_our_own_processes_are_described(sources: Sources) -> None:
     text = PARTS[SnapshotType.PROCESS_LIST](sources, soon())
     assert f"\n/proc/{os.getpid()}/status:\n".encode() in text
     assert b"\nMax open files" in text
+
+
+def test_what_became_of_old_segments_is_told(sources: Sources) -> None:
+    text = PARTS[SnapshotType.RESOURCE_USAGE](sources, soon())
+    assert text.startswith(b"old segments:\nshard 0: counted\n\n/proc/")
 
 
 def test_secrets_are_masked_wherever_they_turn_up(sources: Sources) -> None:

@@ -17,6 +17,10 @@ from tests.shards.unzipping import unzipped
 COMMAND = GetSnapshot(SnapshotCompression.STORED, (SnapshotType.TEST,))
 
 
+async def nothing_deleted() -> bytes:
+    return b""
+
+
 def test_one_at_a_time_few_wait_and_the_rest_are_refused(tmp_path: Path) -> None:
     may_go_on = threading.Event()
     layout = DataLayout(tmp_path)
@@ -24,7 +28,7 @@ def test_one_at_a_time_few_wait_and_the_rest_are_refused(tmp_path: Path) -> None
     async def check() -> None:
         with ThreadPoolExecutor(1) as thread:
             thread.submit(may_go_on.wait)
-            snapshots = Snapshots(Config(), layout, 1, thread)
+            snapshots = Snapshots(Config(), layout, 1, thread, nothing_deleted)
             waiting = [
                 asyncio.ensure_future(snapshots.take(COMMAND))
                 for _ in range(SNAPSHOTS_WAITING_MAX + 1)

@@ -187,7 +187,7 @@ def test_test_alone_is_everything(checkout: Checkout) -> None:
     calls.remove("-m mypy")  # beside the others, so its place is anywhere behind the first two
     *checks, tests, report = calls
     assert checks == ["-m ruff check", "-m ruff format --check", "lint"]
-    assert re.fullmatch(r"-m pytest -n \d+ --dist worksteal --cov --cov-report=", tests)
+    assert re.fullmatch(r"-m pytest -n \d+ --dist worksteal -rs --cov --cov-report=", tests)
     assert report == "-m coverage report"
 
 
