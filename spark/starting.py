@@ -7,7 +7,8 @@ that somebody else made is as good as long as PYSPARK_PYTHON names this interpre
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from borzoi.spark.failures import IggyError
@@ -58,6 +59,28 @@ def session(
     for name, value in (default_config(is_local, short_lived) | given).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+@contextmanager
+def own_session(
+    master: str | None = None,
+    *,
+    app_name: str = APP_NAME,
+    config: Mapping[str, str] | None = None,
+) -> "Iterator[SparkSession]":
+    """For commands: session(), stopped at the end unless it was running before."""
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError:
+        was_running = False  # session() says what to do about it
+    else:
+        was_running = SparkSession.getActiveSession() is not None
+    spark = session(master, app_name=app_name, config=config)
+    try:
+        yield spark
+    finally:
+        if not was_running:
+            spark.stop()
 
 
 def check_version(version: str) -> None:
