@@ -171,7 +171,7 @@ def _ids(batch: pa.RecordBatch, made: npt.NDArray[np.uint64]) -> npt.NDArray[np.
     """Those of the rows; the made ones where there are none."""
     if "id" not in batch.schema.names:
         return made
-    column = batch.column("id").fill_null(bytes(ID_SIZE))
+    column = batch.column("id").cast(pa.binary()).fill_null(bytes(ID_SIZE))
     sizes = _sizes(column)
     if (sizes != ID_SIZE).any():
         wrong = int(sizes[np.argmax(sizes != ID_SIZE)])

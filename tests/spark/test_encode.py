@@ -142,6 +142,24 @@ def test_ids_headers_and_times_from_columns() -> None:
     assert (two.id, two.origin_timestamp, two.user_headers) == (51, NOW, b"")
 
 
+def test_large_types_are_as_good() -> None:
+    """With spark.sql.execution.arrow.useLargeVarTypes, Spark has no others."""
+    small = {
+        "payload": pa.array(["a", "b", "c"]),
+        "id": pa.array([None, bytes(range(16)), bytes(16)]),
+        "key": pa.array(["k", None, "l"]),
+        "headers": pa.array([[("k", "v")], [], None], pa.map_(pa.string(), pa.string())),
+    }
+    types = {
+        "payload": pa.large_string(),
+        "id": pa.large_binary(),
+        "key": pa.large_string(),
+        "headers": pa.map_(pa.large_string(), pa.large_string()),
+    }
+    large = {name: column.cast(types[name]) for name, column in small.items()}
+    assert sent(large, partitions=5) == sent(small, partitions=5)
+
+
 def test_headers_with_kinds_come_back_as_they_were() -> None:
     pair = {"key": b"k", "key_kind": 2, "value": b"\1", "value_kind": 3}
     [(_, one)] = sent({"payload": [b"a"], "headers": [[pair]]})
