@@ -61,8 +61,12 @@ def test_a_write_of_one_name_counts_once(queries: Queries) -> None:
 def test_what_cannot_be_written_says_why(queries: Queries) -> None:
     topic = queries.broker.topic(1)
     write = queries.spark.range(1).write.format("iggy").mode("append")
-    with pytest.raises(PySparkException, match="IGGY_INVALID_SCHEMA: column id is bigint"):
+    with pytest.raises(
+        PySparkException, match="IGGY_INVALID_SCHEMA: column id is bigint"
+    ) as caught:
         write.options(**queries.broker.options, topic=topic).save()
+    assert "Traceback" in str(caught.value)
+    assert "pyspark.zip" not in str(caught.value), "what is installed is faster to import"
     frame = queries.spark.sql("select '' as payload")
     write = frame.write.format("iggy").mode("append")
     with pytest.raises(PySparkException, match="IGGY_INVALID_ROW: payloads of 0"):
