@@ -1,16 +1,12 @@
 """Options that only mean something with a broker: which partitions, who asks, from where, when."""
 
 import json
-import logging
-import time
 from collections.abc import Sequence
 
 import pytest
 
 from borzoi.client import FIRST, BorzoiClient, new_message
 from borzoi.protocol.message import Message
-from borzoi.spark import ProgressListener
-from tests.broker import wait_for
 from tests.spark.conftest import STREAM, Queries
 
 pytestmark = pytest.mark.slow
@@ -90,55 +86,21 @@ def test_headers_as_structs_keep_their_kinds_on_the_way_back(queries: Queries) -
     assert len(before[1]) == 3  # type: ignore[arg-type]  # the headers
 
 
-def test_a_batch_waits_for_enough_rows_or_long_enough(queries: Queries) -> None:
+def test_a_batch_waits_for_enough_rows(queries: Queries) -> None:
     topic = queries.broker.filled(3)
     frame = queries.stream(
         topic, startingOffsets="earliest", minOffsetsPerTrigger="5", maxTriggerDelay="1h"
     )
-
-    def rows_of(frame_of_stream: object, name: str, more: int) -> list[int]:
-        """Rows of each batch: those at once, and those after so many more were sent."""
-        query = (
-            frame_of_stream.writeStream.format("noop")  # type: ignore[attr-defined]
-            .option("checkpointLocation", str(queries.directory / name))
-            .start()
-        )
-        try:
-            query.processAllAvailable()
-            queries.broker.send(topic, 0, *(b"more" for _ in range(more)))
-            query.processAllAvailable()
-            found = query.recentProgress
-        finally:
-            query.stop()
-        return [one["numInputRows"] for one in found if one["numInputRows"]]
-
-    assert rows_of(frame, "enough", 2) == [5], "three were not enough, five were"
-    patient = queries.stream(
-        topic, startingOffsets="earliest", minOffsetsPerTrigger="50", maxTriggerDelay="1ms"
-    )
-    time.sleep(0.001)
-    assert sum(rows_of(patient, "waited", 1)) == 6
-    assert [one["numInputRows"] for one in queries.run(frame)] == [6], "available now waits never"
-
-
-def test_a_listener_tells_each_batch_and_the_lag(
-    queries: Queries, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = queries.broker.filled(4, 2)
-    listener = ProgressListener()
-    queries.spark.streams.addListener(listener)
+    checkpoint = str(queries.directory / "rows.checkpoint")
+    query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
     try:
-        with caplog.at_level(logging.INFO, "borzoi.spark"):
-            frame = queries.stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger="4")
-            queries.run(frame, format="noop", queryName="told")
-            wait_for(lambda: "ended" in caplog.text, 30)
+        query.processAllAvailable()
+        assert sum(one["numInputRows"] for one in query.recentProgress) == 0
+        queries.broker.send(topic, 0, b"more", b"more")
+        query.processAllAvailable()
+        assert sum(one["numInputRows"] for one in query.recentProgress) == 5
     finally:
-        queries.spark.streams.removeListener(listener)
-    assert "query told started" in caplog.text
-    batches = [record.message for record in caplog.records if " rows in " in record.message]
-    assert [text.split(" (")[0].split(" in ")[0] for text in batches if "0 rows" not in text] == [
-        "batch 0: 4 rows",
-        "batch 1: 2 rows",
-    ]
-    assert batches[0].endswith(", 2 waiting")
-    assert batches[1].endswith(", 0 waiting")
+        query.stop()
+    queries.broker.send(topic, 0, b"last")
+    rows = [one["numInputRows"] for one in queries.run(frame, format="noop")]
+    assert rows == [1], "what is available now does not wait"
