@@ -257,6 +257,8 @@ def scale(duration: int, only: tuple[str, ...], data_dir: Path | None, output_di
 @click.option("--partitions", type=POSITIVE, default=4, show_default=True)
 @click.option("-m", "--message-size", type=SIZE, default="200", show_default=True)
 @click.option("--runs", type=POSITIVE, default=3, show_default=True, help="The best one counts.")
+@click.option("--warm-ups", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option("--samples", type=POSITIVE, default=20, show_default=True, help="Of the latency.")
 @data_dir_option
 @click.option("-o", "--output-dir", type=DIRECTORY, default="spark_results", show_default=True)
 def spark(
@@ -264,6 +266,8 @@ def spark(
     partitions: int,
     message_size: int,
     runs: int,
+    warm_ups: int,
+    samples: int,
     data_dir: Path | None,
     output_dir: Path,
 ) -> None:
@@ -279,7 +283,14 @@ def spark(
         console = new_console()
         with tempfile.TemporaryDirectory(dir=data_dir) as directory:
             found = measure_spark(
-                rows, partitions, message_size, runs, Path(directory), console.print
+                rows,
+                partitions,
+                message_size,
+                warm_ups,
+                runs,
+                samples,
+                Path(directory),
+                console.print,
             )
         console.print(rates_table(found))
         console.print(

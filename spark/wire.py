@@ -35,6 +35,7 @@ WIRE_VERSION: Final = "0.10.0"
 CONTEXT: Final = "spark"
 RESPONSE_SIZE_MAX: Final = 256 * 1024 * 1024
 PAUSE_MAX_S: Final = 2.0
+PIECE_SIZE: Final = 64 * 1024  # below this, copying is cheaper than one more call
 IDLE_MAX: Final = 8  # connections kept per address, in one process
 
 # Told with an answer, these say as much as a connection that broke.
@@ -67,15 +68,21 @@ class Wire:
         self.send(code_of(command), encode_command(command))
         return decode_reply(code_of(command), memoryview(self.receive()))
 
-    def send(self, code: int, *payload: bytes) -> None:
+    def send(self, code: int, *payload: bytes | memoryview) -> None:
         """A request whose answer receive() will give."""
-        header = REQUEST_HEADER.pack(CODE_SIZE + sum(map(len, payload)), code)
-        # One piece where it is small; else the batch is not copied once more.
-        if sum(map(len, payload)) < PIECE_SIZE:
-            self._socket.sendall(b"".join((header, *payload)))
-            return
-        for part in (header, *payload):
-            self._socket.sendall(part)
+        parts = [REQUEST_HEADER.pack(CODE_SIZE + sum(map(len, payload)), code), *payload]
+        # Small parts travel together; a large one is not copied once more.
+        together: list[bytes | memoryview] = []
+        for part in parts:
+            if len(part) >= PIECE_SIZE and together:
+                self._socket.sendall(b"".join(together))
+                together.clear()
+            if len(part) >= PIECE_SIZE:
+                self._socket.sendall(part)
+            else:
+                together.append(part)
+        if together:
+            self._socket.sendall(b"".join(together))
 
     def receive(self) -> bytearray:
         """The payload of the next answer."""
@@ -101,21 +108,30 @@ class Wire:
         return data
 
 
-PIECE_SIZE: Final = 16 * 1024
-
 _idle: dict[tuple[int, Access], list[Wire]] = {}
 
 
 @contextmanager
 def borrowed(access: Access) -> Iterator[Wire]:
     """A connection for the block; kept if the block ends well."""
-    idle = _idle.setdefault((os.getpid(), access), [])
-    wire = idle.pop() if idle else Wire.open(access)
+    wire = lend(access)
     try:
         yield wire
     except BaseException:  # also GeneratorExit: answers may be on their way
         wire.close()
         raise
+    give_back(access, wire)
+
+
+def lend(access: Access) -> Wire:
+    """A connection that is the caller's until it is given back, or closed."""
+    idle = _idle.get((os.getpid(), access))
+    return idle.pop() if idle else Wire.open(access)
+
+
+def give_back(access: Access, wire: Wire) -> None:
+    """For the next one who needs it; every answer has been received."""
+    idle = _idle.setdefault((os.getpid(), access), [])
     if len(idle) < IDLE_MAX:
         idle.append(wire)
     else:
@@ -162,7 +178,7 @@ def repeated(access: Access, request: Callable[[Wire], Found]) -> Found:
             with borrowed(access) as wire:
                 return request(wire)
         except BROKEN as error:
-            _forget(access)
+            forget(access)
             patience.wait(error)
 
 
@@ -171,7 +187,7 @@ def ask(access: Access, command: Command) -> Any:
     return repeated(access, lambda wire: wire.ask(command))
 
 
-def _forget(access: Access) -> None:
+def forget(access: Access) -> None:
     """What broke one connection has probably broken the others."""
     for wire in _idle.pop((os.getpid(), access), []):
         wire.close()
@@ -193,5 +209,8 @@ __all__ = [
     "ask",
     "borrowed",
     "close_idle",
+    "forget",
+    "give_back",
+    "lend",
     "repeated",
 ]

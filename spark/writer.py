@@ -8,6 +8,7 @@ the rows of one batch in one partition: effectively once, as long as the rows of
 the same order each time.
 """
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,20 +22,20 @@ from pyspark.sql.datasource import (
 )
 
 from borzoi.protocol import commands
-from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import StreamIdNotFound, TopicIdNotFound
 from borzoi.protocol.identifiers import Identifier, PartitionId
 from borzoi.protocol.responses import TopicDetails
 from borzoi.protocol.send_messages import PreparedBatch, encode_prepared_messages
-from borzoi.spark.failures import InvalidSchema, NotFound
+from borzoi.spark.failures import InvalidRow, InvalidSchema, NotFound
 from borzoi.spark.options import WriteOptions
-from borzoi.spark.wire import Wire, ask, repeated
+from borzoi.spark.sending import Sending
+from borzoi.spark.wire import ask
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from borzoi.spark.encode import Chunk
+    from borzoi.spark.encode import Numbers
 
 NS_PER_US: Final = 1_000
 BATCH_ID: Final = "streaming.sql.batchId"
@@ -112,77 +113,70 @@ def send_all(
     seed: tuple[object, ...] | None,
     task: int,
 ) -> Written:
-    """The rows of one task. Its sends wait for their answers, one behind the other."""
-    from borzoi.spark.encode import ROWS_IN_A_ROW, chunks_of, first_id
+    """The rows of one task."""
+    from borzoi.spark.encode import chunks_of, first_id
 
-    sending = _Sending(options)
+    # Without a seed there is no retry that could be recognised, yet ids are unique.
+    source = seed if seed is not None else (time.time_ns(), os.urandom(8).hex(), task)
+    counts = PartitionCounts(options)
     count = 0
-    for batch in batches:
-        if len(batch) == 0:
-            continue
-        for topic, rows in _by_topic(batch, options.topic):
-            # Without a seed there is no retry that could be recognised, yet ids are unique.
-            source = seed if seed is not None else (time.time_ns(), id(rows))
-            first = first_id(*source, topic, count)
+    with Sending(options.access) as sending:
+        for batch in batches:
+            if len(batch) == 0:
+                continue
             now_us = time.time_ns() // NS_PER_US
-            partitions_count = sending.partitions_count(topic)
-            number = task * ROWS_IN_A_ROW + count  # tasks begin with different partitions
-            for chunk in chunks_of(rows, partitions_count, first, number, now_us):
-                sending.send(topic, chunk)
-        count += len(batch)
+            for topic, rows, numbers in _by_topic(batch, options.topic, count):
+                first = first_id(*source, topic)
+                for chunk in chunks_of(rows, counts[topic], first, numbers, now_us, task):
+                    target = encode_prepared_messages(
+                        options.stream,
+                        topic,
+                        PartitionId(chunk.partition),
+                        PreparedBatch(chunk.message_count, NO_MESSAGES),
+                    )
+                    sending.send(target, chunk.entries, chunk.messages)
+            count += len(batch)
     return Written(count)
 
 
-class _Sending:
-    """Sends of one task, and what it knows of its topics."""
+class PartitionCounts(dict[Identifier, int]):
+    """How many partitions topics have; each is asked for once."""
 
     def __init__(self, options: WriteOptions) -> None:
+        super().__init__()
         self._options = options
-        self._counts: dict[Identifier, int] = {}
 
-    def partitions_count(self, topic: Identifier) -> int:
-        if topic not in self._counts:
-            try:
-                details: TopicDetails | None = ask(
-                    self._options.access, commands.GetTopic(self._options.stream, topic)
-                )
-            except (StreamIdNotFound, TopicIdNotFound):
-                details = None
-            if details is None or not details.partitions:
-                raise NotFound(f"topic {topic} of stream {self._options.stream}, or its partitions")
-            self._counts[topic] = len(details.partitions)
-        return self._counts[topic]
-
-    def send(self, topic: Identifier, chunk: "Chunk") -> None:
-        target = PreparedBatch(chunk.prepared.message_count, NO_MESSAGES)
-        metadata = encode_prepared_messages(
-            self._options.stream, topic, PartitionId(chunk.partition), target
-        )
-
-        def exchange(wire: Wire) -> None:
-            wire.send(Code.SEND_MESSAGES, metadata, chunk.prepared.index_and_messages)
-            wire.receive()
-
-        # After a broken connection it is not known whether the messages arrived. They are sent
-        # again, with their ids: twice is allowed, not at all is not.
-        repeated(self._options.access, exchange)
+    def __missing__(self, topic: Identifier) -> int:
+        try:
+            details: TopicDetails | None = ask(
+                self._options.access, commands.GetTopic(self._options.stream, topic)
+            )
+        except (StreamIdNotFound, TopicIdNotFound):
+            details = None
+        if details is None or not details.partitions:
+            raise NotFound(f"topic {topic} of stream {self._options.stream}, or its partitions")
+        self[topic] = len(details.partitions)
+        return self[topic]
 
 
 def _by_topic(
-    batch: "pa.RecordBatch", topic: Identifier | None
-) -> "Iterator[tuple[Identifier, pa.RecordBatch]]":
+    batch: "pa.RecordBatch", topic: Identifier | None, first_number: int
+) -> "Iterator[tuple[Identifier, pa.RecordBatch, Numbers]]":
+    """The rows of each topic, with their numbers within the task."""
+    import numpy as np
+
+    numbers = np.arange(first_number, first_number + len(batch))
     if topic is not None:
-        yield topic, batch
+        yield topic, batch, numbers
         return
     import pyarrow.compute as pc
-
-    from borzoi.spark.failures import InvalidRow
 
     column = batch.column("topic")
     if column.null_count:
         raise InvalidRow("a topic is null")
     for name in sorted(column.unique().to_pylist()):
-        yield name, batch.filter(pc.equal(column, name))
+        is_its = pc.equal(column, name)
+        yield name, batch.filter(is_its), numbers[is_its.to_numpy(zero_copy_only=False)]
 
 
 def _context() -> TaskContext:

@@ -42,6 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.local.dir": str(place / "spark"),
                 "spark.sql.warehouse.dir": str(place / "warehouse"),
                 "spark.log.level": "ERROR",
+                "spark.sql.shuffle.partitions": "1",
             },
         )
         yield made

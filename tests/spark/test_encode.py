@@ -1,30 +1,50 @@
 """Rows to messages, held against the protocol's own decoder."""
 
+from collections.abc import Mapping
+
+import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.protocol.batch import INDEX_ENTRY_SIZE, decode_batch
+from borzoi.protocol.batch import decode_batch, sent_index
 from borzoi.protocol.headers import header_field
 from borzoi.protocol.message import Message
-from borzoi.spark.encode import ROWS_IN_A_ROW, ROWS_MAX, Chunk, chunks_of, first_id, ids_from
+from borzoi.spark.encode import (
+    ROWS_IN_A_ROW,
+    ROWS_MAX,
+    Chunk,
+    Numbers,
+    chunks_of,
+    first_id,
+    ids_of,
+)
 from borzoi.spark.failures import InvalidRow
 
 NOW = 123
 
 
 def messages_of(chunk: Chunk) -> list[Message]:
-    count, sent = chunk.prepared
-    return list(decode_batch(memoryview(sent), count * INDEX_ENTRY_SIZE))
+    """What the protocol's own decoder finds, once the index is what it would have made."""
+    assert bytes(chunk.entries) == sent_index(chunk.messages, chunk.message_count)
+    return list(decode_batch(chunk.messages))
+
+
+def rows_from(number: int, count: int) -> Numbers:
+    return np.arange(number, number + count)
 
 
 def sent(
-    columns: dict[str, object], partitions: int = 1, first: int = 1, number: int = 0
+    columns: Mapping[str, object],
+    partitions: int = 1,
+    first: int = 1,
+    number: int = 0,
+    task: int = 0,
 ) -> list[tuple[int, Message]]:
-    batch = pa.RecordBatch.from_pydict(columns)
-    found = chunks_of(batch, partitions, first, number, NOW)
+    batch = pa.RecordBatch.from_pydict(dict(columns))
+    found = chunks_of(batch, partitions, first, rows_from(number, len(batch)), NOW, task)
     return [(chunk.partition, message) for chunk in found for message in messages_of(chunk)]
 
 
@@ -38,8 +58,8 @@ def test_payloads_arrive_in_order_with_ids_and_time(payloads: list[bytes]) -> No
 
 @given(first=st.integers(1, 2**128 - 1), count=st.integers(1, 20))
 def test_ids_count_up_and_are_never_zero(first: int, count: int) -> None:
-    raw = ids_from(first, count)
-    found = [int.from_bytes(raw[at : at + 16], "little") for at in range(0, len(raw), 16)]
+    words = ids_of(first, rows_from(0, count)).tolist()
+    found = [low | high << 64 for low, high in words]
     wanted = [(first + number) % 2**128 or 1 << 127 for number in range(count)]
     assert found == wanted
 
@@ -78,13 +98,35 @@ def test_rows_without_a_place_are_spread_by_their_number() -> None:
     assert [partition for partition, _ in later] == [1] * ROWS_IN_A_ROW + [2] * ROWS_IN_A_ROW
 
 
+def test_ids_and_partitions_do_not_depend_on_how_a_task_is_cut() -> None:
+    rows = {"payload": [b"%d" % number for number in range(2500)]}
+    whole = sent(rows, partitions=3, first=2**64 - 5, task=1)
+    parts = [
+        one
+        for begin, end in ((0, 7), (7, 1600), (1600, 2500))
+        for one in sent(
+            {"payload": rows["payload"][begin:end]}, 3, first=2**64 - 5, number=begin, task=1
+        )
+    ]
+    assert len(whole) == 2500
+    by_payload = {one.payload: (partition, one.id) for partition, one in whole}
+    assert by_payload == {one.payload: (partition, one.id) for partition, one in parts}
+    assert by_payload[b"9"] == (1, 2**64 + 4)
+
+
 def test_sends_are_bounded() -> None:
     batch = pa.RecordBatch.from_pydict(
         {"payload": [b"x"] * (ROWS_MAX + 1), "partition": [0] * (ROWS_MAX + 1)}
     )
-    assert [c.prepared.message_count for c in chunks_of(batch, 1, 1, 0, NOW)] == [ROWS_MAX, 1]
-    batch = pa.RecordBatch.from_pydict({"payload": [b"x" * 3_000_000] * 3})
-    assert [c.prepared.message_count for c in chunks_of(batch, 1, 1, 0, NOW)] == [1, 1, 1]
+    assert counts_of(batch) == [ROWS_MAX, 1]
+    assert counts_of(pa.RecordBatch.from_pydict({"payload": [b"x" * 3_000_000] * 3})) == [1, 1, 1]
+    assert counts_of(pa.RecordBatch.from_pydict({"payload": [b"x" * 5_000_000] * 2})) == [1, 1]
+    assert counts_of(pa.RecordBatch.from_pydict({"payload": [b"x" * 2_000_000] * 3})) == [2, 1]
+
+
+def counts_of(batch: pa.RecordBatch) -> list[int]:
+    found = chunks_of(batch, 1, 1, rows_from(0, len(batch)), NOW)
+    return [chunk.message_count for chunk in found]
 
 
 def test_ids_headers_and_times_from_columns() -> None:
@@ -100,10 +142,52 @@ def test_ids_headers_and_times_from_columns() -> None:
     assert (two.id, two.origin_timestamp, two.user_headers) == (51, NOW, b"")
 
 
+def test_large_types_are_as_good() -> None:
+    """With spark.sql.execution.arrow.useLargeVarTypes, Spark has no others."""
+    small = {
+        "payload": pa.array(["a", "b", "c"]),
+        "id": pa.array([None, bytes(range(16)), bytes(16)]),
+        "key": pa.array(["k", None, "l"]),
+        "headers": pa.array([[("k", "v")], [], None], pa.map_(pa.string(), pa.string())),
+    }
+    types = {
+        "payload": pa.large_string(),
+        "id": pa.large_binary(),
+        "key": pa.large_string(),
+        "headers": pa.map_(pa.large_string(), pa.large_string()),
+    }
+    large = {name: column.cast(types[name]) for name, column in small.items()}
+    assert sent(large, partitions=5) == sent(small, partitions=5)
+
+
 def test_headers_with_kinds_come_back_as_they_were() -> None:
     pair = {"key": b"k", "key_kind": 2, "value": b"\1", "value_kind": 3}
     [(_, one)] = sent({"payload": [b"a"], "headers": [[pair]]})
     assert one.headers == {header_field("k"): header_field(True)}
+
+
+HEADERS = st.lists(
+    st.none() | st.dictionaries(st.text(min_size=1, max_size=9), st.binary(min_size=1), max_size=4),
+    min_size=1,
+    max_size=9,
+)
+
+
+@given(headers=HEADERS, as_texts=st.booleans())
+def test_headers_of_many_rows(headers: list[dict[str, bytes] | None], as_texts: bool) -> None:
+    rows = [
+        {key: value.hex() if as_texts else value for key, value in (row or {}).items()}
+        for row in headers
+    ]
+    kind = pa.map_(pa.string(), pa.string() if as_texts else pa.binary())
+    given_rows = [None if row is None else list(row.items()) for row in rows]
+    column = pa.array([[("before", "x" if as_texts else b"x")], *given_rows], kind)
+    sliced = pa.RecordBatch.from_pydict({"payload": ["p"] * len(column), "headers": column})[1:]
+    found = chunks_of(sliced, 2, 1, rows_from(995, len(sliced)), NOW)
+    messages = [message for chunk in found for message in messages_of(chunk)]
+    assert [message.headers for message in messages] == [
+        {header_field(key): header_field(value) for key, value in row.items()} for row in rows
+    ]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +201,28 @@ def test_headers_with_kinds_come_back_as_they_were() -> None:
         (
             {"payload": [b"a"], "headers": pa.array([[("", b"v")]], pa.map_("string", "binary"))},
             "headers cannot be sent",
+        ),
+        (
+            {"payload": [b"a"], "headers": pa.array([[("k", None)]], pa.map_("string", "binary"))},
+            "a value of kind 1 with 0 bytes",
+        ),
+        (
+            {
+                "payload": [b"a"],
+                "headers": [[{"key": b"k", "key_kind": 2, "value": b"ab", "value_kind": 3}]],
+            },
+            "a value of kind 3 with 2 bytes",
+        ),
+        (
+            {
+                "payload": [b"a"],
+                "headers": [[{"key": b"k", "key_kind": 16, "value": b"a", "value_kind": 1}]],
+            },
+            "a key of kind 16",
+        ),
+        (
+            {"payload": [b"a"], "origin_timestamp": pa.array([-1], pa.timestamp("us", "UTC"))},
+            "before 1970",
         ),
     ],
 )

@@ -2,12 +2,14 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from borzoi.spark.failures import IggyError
 from borzoi.spark.java import VERSION_MIN, java_home, java_version, make_shim
+from borzoi.spark.scripts import installed_pyspark
 from borzoi.spark.starting import check_version, default_config
 
 FAKE = """#!/bin/sh
@@ -72,6 +74,23 @@ def test_the_script_passes_everything_else_on(tmp_path: Path) -> None:
     before = os.stat(home / "bin" / "java").st_mtime_ns
     make_shim(java, home)
     assert os.stat(home / "bin" / "java").st_mtime_ns == before
+
+
+def test_workers_import_what_is_installed(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    python = installed_pyspark(sys.executable, environ)
+    assert installed_pyspark(sys.executable, environ) == python
+    assert installed_pyspark("/usr/bin/python", environ) != python
+    given = "/a b:/spark/lib/pyspark.zip:/*:/spark/lib/py4j-0.10.9.9-src.zip"
+    said = subprocess.run(
+        [python, "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])", "x y"],
+        env={**os.environ, "PYTHONPATH": given},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert said.stdout == "/a b:/* ['x y']\n"
 
 
 def test_a_spark_that_is_too_old() -> None:

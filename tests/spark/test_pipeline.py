@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from borzoi.main import main
 from borzoi.spark.examples import backfill, windows
-from borzoi.spark.pipeline import Place, to_files, to_topic, told
+from borzoi.spark.pipeline import Place, told, write_id_of
 from tests.spark.conftest import STREAM, Queries
 
 pytestmark = pytest.mark.slow
@@ -21,26 +21,26 @@ def place_of(queries: Queries, topic: str) -> Place:
     return Place(options, STREAM, topic)
 
 
+def borzoi(queries: Queries, *arguments: str) -> list[str]:
+    """The lines that a command says; it takes the session that is there."""
+    environ = {"BORZOI_SERVER": f"iggy://iggy:iggy@{queries.broker.process.address}"}
+    said = CliRunner().invoke(main, arguments, env=environ)
+    assert said.exit_code == 0, said.output
+    return said.output.splitlines()
+
+
 def test_a_topic_into_files_and_back(queries: Queries, tmp_path: Path) -> None:
     source, target = queries.broker.topic(2), queries.broker.topic(3)
     rows = [json.dumps({"id": number, "name": f"n{number}"}) for number in range(20)]
     queries.broker.send(source, 0, *rows[:10])
     queries.broker.send(source, 1, *rows[10:], "no JSON")
-    said: list[str] = []
     lake = tmp_path / "lake"
-
-    def ingest() -> int:
-        return to_files(
-            queries.spark,
-            place_of(queries, source),
-            target=str(lake),
-            payload_schema="id bigint, name string",
-            say=said.append,
-        )
-
-    assert ingest() == 21
-    assert ", 0 waiting" in said[-1]
-    assert ingest() == 0, "all of it is there already"
+    ingest = ["pipeline", "to-files", f"{STREAM}/{source}", "--to", str(lake)]
+    ingest += ["--payload-schema", "id bigint, name string"]
+    [line] = borzoi(queries, *ingest)
+    assert line.startswith("batch 0: 21 rows in ")
+    assert line.endswith(", 0 waiting")
+    assert borzoi(queries, *ingest) == [], "all of it is there already"
     found = queries.spark.read.parquet(str(lake))
     assert {"topic", "date", "value"} <= set(found.columns)
     assert len(list(lake.glob(f"topic={source}/date=*"))) == 1
@@ -48,16 +48,25 @@ def test_a_topic_into_files_and_back(queries: Queries, tmp_path: Path) -> None:
     assert sorted((row.id, row.name) for row in values) == [(n, f"n{n}") for n in range(20)]
     assert found.count() == 21
 
-    lines = tmp_path / "rows.jsonl"
+    lines, csv = tmp_path / "rows.jsonl", tmp_path / "rows.csv"
     lines.write_text("\n".join(rows))
-    place = place_of(queries, target)
-    assert to_topic(queries.spark, place, files=[str(lines)], key="name") == 20
-    csv = tmp_path / "rows.csv"
     csv.write_text("a,b\n1,x\n")
-    assert to_topic(queries.spark, place, files=[str(csv)]) == 1
+    send = ("pipeline", "to-topic", f"{STREAM}/{target}")
+    assert borzoi(queries, *send, str(lines), "--key", "name") == ["20 messages sent"]
+    assert borzoi(queries, *send, str(csv)) == ["1 messages sent"]
     sent = [json.loads(bytes(row.payload)) for row in queries.read(target).collect()]
     assert sorted(one["id"] for one in sent if "id" in one) == list(range(20))
     assert {"a": 1, "b": "x"} in sent
+
+
+def test_rows_get_other_ids_when_their_file_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("a\n1\n")
+    files = [str(file), "s3://bucket/*.csv"]
+    first = write_id_of(files)
+    assert write_id_of(files[::-1]) == first
+    file.write_text("a\n1\n2\n")
+    assert write_id_of(files) != first
 
 
 def test_windows_close_behind_the_watermark(queries: Queries, tmp_path: Path) -> None:

@@ -181,6 +181,27 @@ def test_test_with_arguments_is_only_pytest(checkout: Checkout) -> None:
     assert checkout.calls()[2:] == [f"pip {checkout.root}[test]", "-m pytest tests/storage -q"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "extras", "ran"),
+    [
+        ("bench targets", "[bench]", "-m borzoi.bench targets"),
+        ("bench spark --rows 9", "[bench,spark]", "-m borzoi.bench spark --rows 9"),
+        ("pipeline to-files a/b", "[spark]", None),
+    ],
+)
+def test_what_a_command_needs_is_installed_with_it(
+    checkout: Checkout, arguments: str, extras: str, ran: str | None
+) -> None:
+    code, out, _ = checkout.run(*arguments.split())
+    assert code == 0
+    installed = f"pip {checkout.root}{extras}"
+    if ran is None:
+        assert checkout.calls()[-1] == installed
+        assert f"with {arguments}\n" in out
+    else:
+        assert checkout.calls()[-2:] == [installed, ran]
+
+
 def test_test_alone_is_everything(checkout: Checkout) -> None:
     assert checkout.run("test")[0] == 0
     calls = checkout.calls()[3:]
