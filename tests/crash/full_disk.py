@@ -29,8 +29,8 @@ from tests.crash.load import STREAM, TOPIC, Producer, create_topic, read_all
 from tests.crash.mounts import Unavailable, small_disk
 from tests.crash.tracer import failing_calls
 from tests.crash.wire import Wire, connect
+from tests.integration.wire import ONE_SHARD
 
-ONE_SHARD: Final = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1"}
 REQUESTS_MAX: Final = 2000
 DISK_SIZES_MIB: Final = (8, 64)
 MIB: Final = 1024 * 1024

@@ -22,6 +22,7 @@ from borzoi.shards.heartbeats import SILENT_INTERVALS_MAX
 from tests.broker import BrokerProcess, wait_for
 from tests.crash.set_clock import SettableClock
 from tests.crash.wire import Wire, connect
+from tests.integration.wire import ONE_SHARD
 
 HOUR_S = 3600
 HOUR_US = HOUR_S * 1_000_000
@@ -52,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     clock = SettableClock(directory / "clock")
     settings = {
         **clock.environment,
-        "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1",
+        **ONE_SHARD,
         "IGGY_SYSTEM_SEGMENT_SIZE": "512 B",
         "IGGY_HEARTBEAT_ENABLED": "true",
         "IGGY_HEARTBEAT_INTERVAL": f"{HEARTBEAT_S} s",

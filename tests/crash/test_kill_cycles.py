@@ -1,16 +1,11 @@
 """D1 and D2 in the size of a test run; `python -m tests.crash.kill_cycles` does a thousand."""
 
-import random
 from pathlib import Path
 
 import pytest
 
+from tests.crash.experiment import new_seed
 from tests.crash.kill_cycles import JOURNAL_MESSAGES_MAX, run
-
-
-def new_seed() -> int:
-    """Another one each time, printed by the summary and by a failure."""
-    return random.SystemRandom().randrange(1 << 32)
 
 
 @pytest.mark.slow

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.experiment import new_seed
 from tests.crash.mounts import Unavailable
 from tests.crash.power_cuts import run
-from tests.crash.test_kill_cycles import new_seed
 
 
 @pytest.mark.slow

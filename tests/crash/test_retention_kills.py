@@ -7,7 +7,7 @@ import pytest
 
 from borzoi.protocol.commands.topics import DeleteSegments
 from borzoi.protocol.errors import BrokerError
-from tests.broker import wait_for
+from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.crash.experiment import new_seed, run_kills
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
@@ -68,9 +68,9 @@ def test_a_deletion_is_finished_by_the_successor_of_a_killed_owner(
         if restart_all:
             broker.kill()
             broker.start()
+        # The successor has to be there before it can be asked for the end.
+        wait_for(lambda: answers(broker, partition), 30.0)
         with connect(broker) as wire:
-            # The successor has to be there before it can be asked for the end.
-            wait_for(lambda: answers(wire, partition), 30.0)
             assert offsets_of(wire, partition) == list(range(14, 25))
         kept = sorted(path.name for path in directory.glob("0*"))
         assert kept == [f"{first:020d}.{kind}" for first in (14, 21) for kind in ("index", "log")]
@@ -80,10 +80,11 @@ def test_a_deletion_is_finished_by_the_successor_of_a_killed_owner(
         wait_for(lambda: not list((broker.data / "trash").iterdir()), 30.0)
 
 
-def answers(wire: Wire, partition: int) -> bool:
-    """Whether the owner of the partition serves."""
-    try:
-        wire.call(DeleteSegments(STREAM, TOPIC, partition, 0))
-    except BrokerError:
-        return False
+def answers(broker: BrokerProcess, partition: int) -> bool:
+    """Whether the owner of the partition serves. While it is slow to, connections are closed."""
+    with connect(broker) as wire:
+        try:
+            wire.call(DeleteSegments(STREAM, TOPIC, partition, 0))
+        except (BrokerError, Closed):
+            return False
     return True
