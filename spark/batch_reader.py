@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from borzoi.spark.broker import US_PER_S, BrokerView
-from borzoi.spark.columns import check_schema
+from borzoi.spark.columns import chosen_columns
 from borzoi.spark.failures import DataLoss, OffsetOutOfRange
 from borzoi.spark.options import ReadOptions
 from borzoi.spark.positions import Known, Partition, Range, out_of_range, within
@@ -28,9 +28,9 @@ LOG: Final = logging.getLogger(__name__)
 
 class IggyReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
-        check_schema(schema, options.include_headers, options.headers_as_structs)
+        columns = chosen_columns(schema, options.headers_as_structs)
         self._options = options
-        self._reading = RowReading.of(options, schema.names)
+        self._reading = RowReading.of(options, columns)
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options

@@ -1,11 +1,14 @@
 """The columns of a row, and which of them a query wants.
 
-Always: the Arrow type of a column is the one Spark expects for its Spark type; Spark checks the
-first batch only, and the JVM does not survive a later one that differs.
+Columns that are never null say so: Spark then does not ask each row whether it is, which is a
+quarter of what the JVM does with a row.
+
+Always: the Arrow schema of a batch is the one Spark expects for its own; Spark checks the first
+batch only, and the JVM does not survive a later one that differs.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from borzoi.spark.failures import InvalidSchema
 
@@ -26,6 +29,14 @@ TYPES: Final = {
     "payload": "binary",
 }
 HEADERS: Final = "headers"
+NULLABLE: Final = frozenset({"origin_timestamp"})
+
+
+class Column(NamedTuple):
+    """A column that a query wants. One that is never null may be asked for as if it could be."""
+
+    name: str
+    nullable: bool
 
 
 def spark_schema(include_headers: bool, as_structs: bool, columns: Sequence[str] | None) -> str:
@@ -37,14 +48,16 @@ def spark_schema(include_headers: bool, as_structs: bool, columns: Sequence[str]
         if name not in types:
             needs = "; it needs includeHeaders=true" if name == HEADERS else ""
             raise InvalidSchema(f"there is no column {name}{needs}; there are {', '.join(types)}")
-    return ", ".join(f"`{name}` {types[name]}" for name in columns or types)
+    return ", ".join(
+        f"`{name}` {types[name]}{'' if name in NULLABLE else ' NOT NULL'}"
+        for name in columns or types
+    )
 
 
-def check_schema(schema: "StructType", include_headers: bool, as_structs: bool) -> None:
+def chosen_columns(schema: "StructType", as_structs: bool) -> tuple[Column, ...]:
     """Any columns of ours, in any order, each with its own type."""
-    types = dict(TYPES)
-    # Asking for the column by name is asking for it.
-    types[HEADERS] = HEADERS_STRUCTS if as_structs else HEADERS_MAP
+    # Asking for the headers by name is asking for them.
+    types = {**TYPES, HEADERS: HEADERS_STRUCTS if as_structs else HEADERS_MAP}
     if not schema.fields:
         raise InvalidSchema("the schema has no column")
     for field in schema.fields:
@@ -54,8 +67,17 @@ def check_schema(schema: "StructType", include_headers: bool, as_structs: bool) 
             raise InvalidSchema(f"there is no column {field.name}; there are {', '.join(types)}")
         if found != wanted:
             raise InvalidSchema(f"column {field.name} is {wanted}, not {found}")
-        if not field.nullable and field.name == "origin_timestamp":
-            raise InvalidSchema("origin_timestamp may be null")
+        if not field.nullable and field.name in NULLABLE:
+            raise InvalidSchema(f"{field.name} may be null")
+    return tuple(Column(field.name, field.nullable) for field in schema.fields)
+
+
+def arrow_schema(columns: Sequence[Column], as_structs: bool) -> "pa.Schema":
+    import pyarrow as pa
+
+    return pa.schema(
+        [pa.field(one.name, arrow_type(one.name, as_structs), one.nullable) for one in columns]
+    )
 
 
 def arrow_type(name: str, as_structs: bool) -> "pa.DataType":

@@ -9,7 +9,7 @@ decoded once per distinct block, as most producers repeat theirs.
 The memory of a run is the memory of its columns where they can share it; nothing is changed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -20,7 +20,6 @@ import pyarrow as pa
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.headers import FIELD, decode_user_headers
 from borzoi.protocol.message import MESSAGE_HEADER_SIZE
-from borzoi.spark.columns import arrow_type
 from borzoi.spark.failures import IggyError
 from borzoi.spark.polling import Run
 
@@ -55,10 +54,8 @@ class _Laid(NamedTuple):
     stride: int | None  # the size of a message, if all have the same and payloads too
 
 
-def decode_run(
-    run: Run, place: Place, names: Sequence[str], *, headers_as_structs: bool = False
-) -> list[pa.RecordBatch]:
-    """The rows of a run, in batches of at most ROWS_MAX."""
+def decode_run(run: Run, place: Place, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """The rows of a run, in batches of at most ROWS_MAX; the schema says which columns."""
     entries = np.frombuffer(run.entries, np.uint32).reshape(-1, WORDS_PER_ENTRY)
     ends: Numbers = entries[:, END_AT].astype(np.int64)
     batches = []
@@ -68,7 +65,7 @@ def decode_run(
         end = int(ends[last - 1])
         laid = _lay(run.messages[start:end], ends[first:last] - start)
         _check_contiguous(laid, run.first_offset + first, place)
-        batches.append(_batch(laid, place, names, headers_as_structs))
+        batches.append(_batch(laid, place, schema))
         start = end
     return batches
 
@@ -104,13 +101,11 @@ def _check_contiguous(laid: _Laid, first_offset: int, place: Place) -> None:
         )
 
 
-def _batch(
-    laid: _Laid, place: Place, names: Sequence[str], headers_as_structs: bool
-) -> pa.RecordBatch:
+def _batch(laid: _Laid, place: Place, schema: pa.Schema) -> pa.RecordBatch:
     count = len(laid.starts)
     columns: list[pa.Array] = []
-    for name in names:
-        match name:
+    for field in schema:
+        match field.name:
             case "stream":
                 columns.append(_repeated_text(place.stream, count))
             case "topic":
@@ -128,8 +123,8 @@ def _batch(
             case "payload":
                 columns.append(_payloads(laid))
             case _:
-                columns.append(_headers(laid, headers_as_structs))
-    return pa.RecordBatch.from_arrays(columns, names=list(names))
+                columns.append(_headers(laid, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @lru_cache(maxsize=64)
@@ -190,19 +185,18 @@ def _odd_numbers(count: int) -> pa.Array:
     return pa.array(np.arange(1, 2 * count, 2, dtype=np.int32))
 
 
-def _headers(laid: _Laid, as_structs: bool) -> pa.Array:
-    kind = arrow_type("headers", as_structs)
+def _headers(laid: _Laid, kind: pa.DataType) -> pa.Array:
     if not laid.header_sizes.any():
-        return _no_headers(len(laid.starts), as_structs)
+        return _no_headers(len(laid.starts), kind)
     starts = laid.starts + MESSAGE_HEADER_SIZE + laid.payload_sizes
     blocks = _slices(laid.raw, starts, laid.header_sizes).to_pylist()
-    read: Callable[[bytes], Any] = _structs_of if as_structs else _pairs_of
+    read: Callable[[bytes], Any] = _pairs_of if pa.types.is_map(kind) else _structs_of
     return pa.array([read(block) for block in blocks], kind)
 
 
 @lru_cache(maxsize=64)
-def _no_headers(count: int, as_structs: bool) -> pa.Array:
-    return pa.array([[]] * count, arrow_type("headers", as_structs))
+def _no_headers(count: int, kind: pa.DataType) -> pa.Array:
+    return pa.array([[]] * count, kind)
 
 
 @lru_cache(maxsize=BLOCKS_KEPT)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from borzoi.protocol.identifiers import Identifier
+from borzoi.spark.columns import Column, arrow_schema
 from borzoi.spark.options import Access, ReadOptions
 from borzoi.spark.positions import Range
 
@@ -33,18 +34,18 @@ class RowReading:
 
     access: Access
     stream: Identifier
-    names: tuple[str, ...]
+    columns: tuple[Column, ...]
     headers_as_structs: bool
     poll_count: int
     fail_on_data_loss: bool
     verify_checksums: bool
 
     @classmethod
-    def of(cls, options: ReadOptions, names: Sequence[str]) -> "RowReading":
+    def of(cls, options: ReadOptions, columns: Sequence[Column]) -> "RowReading":
         return cls(
             access=options.access,
             stream=options.topics.stream,
-            names=tuple(names),
+            columns=tuple(columns),
             headers_as_structs=options.headers_as_structs,
             poll_count=options.poll_count,
             fail_on_data_loss=options.fail_on_data_loss,
@@ -61,6 +62,7 @@ class RowReading:
         from borzoi.spark.decode import Place, decode_run
         from borzoi.spark.polling import runs_of
 
+        schema = arrow_schema(self.columns, self.headers_as_structs)
         place = Place(stream_name, wanted.topic, wanted.partition)
         runs = runs_of(
             self.access,
@@ -71,6 +73,4 @@ class RowReading:
             verify_checksums=self.verify_checksums,
         )
         for run in runs:
-            yield from decode_run(
-                run, place, self.names, headers_as_structs=self.headers_as_structs
-            )
+            yield from decode_run(run, place, schema)

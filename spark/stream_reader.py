@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from borzoi.protocol.errors import BrokerError
 from borzoi.spark.admission import admit, capped, holds_back
 from borzoi.spark.broker import US_PER_S, BrokerView
-from borzoi.spark.columns import check_schema
+from borzoi.spark.columns import chosen_columns
 from borzoi.spark.data_loss import judge, rows_to_compare
 from borzoi.spark.failures import DataLoss, IggyError, OffsetOutOfRange
 from borzoi.spark.options import ReadOptions
@@ -52,9 +52,9 @@ LOG: Final = logging.getLogger(__name__)
 
 class IggyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
-        check_schema(schema, options.include_headers, options.headers_as_structs)
+        columns = chosen_columns(schema, options.headers_as_structs)
         self._options = options
-        self._reading = RowReading.of(options, schema.names)
+        self._reading = RowReading.of(options, columns)
         self._planning: _Planning | None = None
 
     def __getstate__(self) -> dict[str, Any]:

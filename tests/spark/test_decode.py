@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 from borzoi.protocol.batch import sent_index
 from borzoi.protocol.headers import encode_user_headers, header_field
 from borzoi.protocol.message import Message, encode_messages
-from borzoi.spark.columns import HEADERS, TYPES, arrow_type
+from borzoi.spark.columns import HEADERS, NULLABLE, TYPES, Column, arrow_schema
 from borzoi.spark.decode import ROWS_MAX, Place, decode_run
 from borzoi.spark.failures import IggyError
 from borzoi.spark.polling import Run
 
 PLACE = Place("s", "t", 3)
 NAMES = (*TYPES, HEADERS)
+
+
+def wanted(*names: str, as_structs: bool = False) -> pa.Schema:
+    return arrow_schema([Column(name, name in NULLABLE) for name in names], as_structs)
+
+
 BLOCKS = st.sampled_from(
     [
         b"",
@@ -84,11 +90,11 @@ def rows(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
 @given(messages=MESSAGES, first_offset=st.integers(0, 2**40))
 def test_columns_say_what_the_messages_say(messages: list[Message], first_offset: int) -> None:
     messages = numbered(messages, first_offset)
-    batches = decode_run(run_of(messages, first_offset), PLACE, NAMES)
+    batches = decode_run(run_of(messages, first_offset), PLACE, wanted(*NAMES))
     assert rows(batches) == [plain(one) for one in messages]
     for batch in batches:
         batch.validate(full=True)
-        assert [field.type for field in batch.schema] == [arrow_type(n, False) for n in NAMES]
+        assert batch.schema == wanted(*NAMES)
 
 
 @given(
@@ -107,7 +113,7 @@ def test_messages_of_one_size_in_any_choice_of_columns(
         ],
         9,
     )
-    found = rows(decode_run(run_of(messages, 9), PLACE, names))
+    found = rows(decode_run(run_of(messages, 9), PLACE, wanted(*names)))
     assert found == [{name: plain(one)[name] for name in names} for one in messages]
     assert list(found[0]) == names
 
@@ -120,7 +126,7 @@ def test_equal_messages_whose_parts_differ() -> None:
         0,
     )
     assert messages[0].size_bytes == messages[1].size_bytes
-    found = rows(decode_run(run_of(messages), PLACE, ("payload", "headers")))
+    found = rows(decode_run(run_of(messages), PLACE, wanted("payload", "headers")))
     assert [row["payload"] for row in found] == [payload, payload + block]
     assert [row["headers"] for row in found] == [[("k", b"v")], []]
 
@@ -128,7 +134,7 @@ def test_equal_messages_whose_parts_differ() -> None:
 def test_long_runs_are_cut_into_batches() -> None:
     count = ROWS_MAX * 2 + 5
     messages = numbered([Message(b"x" * (n % 7 + 1), timestamp=1) for n in range(count)], 0)
-    batches = decode_run(run_of(messages), PLACE, ("offset", "payload"))
+    batches = decode_run(run_of(messages), PLACE, wanted("offset", "payload"))
     assert [len(batch) for batch in batches] == [ROWS_MAX, ROWS_MAX, 5]
     assert np.array_equal(
         np.concatenate([batch.column("offset").to_numpy() for batch in batches]), np.arange(count)
@@ -139,8 +145,8 @@ def test_long_runs_are_cut_into_batches() -> None:
 def test_headers_as_structs_keep_their_kinds() -> None:
     block = encode_user_headers({header_field("k"): header_field(True)})
     messages = numbered([Message(b"x", user_headers=block, timestamp=1), Message(b"y")], 0)
-    batches = decode_run(run_of(messages), PLACE, (HEADERS,), headers_as_structs=True)
-    assert batches[0].schema.field(0).type == arrow_type(HEADERS, True)
+    batches = decode_run(run_of(messages), PLACE, wanted(HEADERS, as_structs=True))
+    assert batches[0].schema == wanted(HEADERS, as_structs=True)
     pair = {"key": b"k", "key_kind": 2, "value": b"\1", "value_kind": 3}
     assert rows(batches) == [{"headers": [pair]}, {"headers": []}]
 
@@ -148,4 +154,4 @@ def test_headers_as_structs_keep_their_kinds() -> None:
 def test_a_hole_is_not_passed_over() -> None:
     messages = [Message(b"x", offset=5), Message(b"y", offset=7)]
     with pytest.raises(IggyError, match="offset 7 where 6 should be"):
-        decode_run(run_of(messages, 5), PLACE, ("payload",))
+        decode_run(run_of(messages, 5), PLACE, wanted("payload"))
