@@ -95,13 +95,14 @@ class TupleReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         from borzoi.protocol.message import decode_messages
         from borzoi.spark.options import read_options
-        from borzoi.spark.polling import runs_of
+        from borzoi.spark.polling import Polling, runs_of
         from borzoi.spark.positions import Range
 
         names = ("server", "username", "password", "stream", "topic")
         options = read_options({name: self._options[name] for name in names}, streaming=False)
         wanted = Range(TOPIC, partition.value, 0, int(self._options["rows"]))
-        for run in runs_of(options.access, STREAM, wanted, poll_count=8192, fail_on_data_loss=True):
+        polling = Polling(options.access, STREAM, options.poll_count, fail_on_data_loss=True)
+        for run in runs_of(polling, wanted):
             for one in decode_messages(run.messages):
                 identity = one.id.to_bytes(16, "big")
                 yield (

@@ -47,7 +47,7 @@ class IggyReader(DataSourceReader):
         for loss in losses:
             LOG.warning("%s: %s", DataLoss.code, loss)
         tasks = plan_tasks(bounded(begins, ends, known), options.tasks)
-        return [RangeTask(view.stream_name, task) for task in tasks]
+        return [RangeTask(view.ids, task) for task in tasks]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return self._reading.rows(partition)

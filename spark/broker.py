@@ -29,7 +29,7 @@ from borzoi.protocol.responses import (
 from borzoi.spark.failures import NotFound, OffsetOutOfRange
 from borzoi.spark.options import Access, Topics
 from borzoi.spark.polling import NOBODY
-from borzoi.spark.positions import Known, Partition
+from borzoi.spark.positions import Known, Partition, StreamIds
 from borzoi.spark.starts import OFFSET_MAX, Extent, Plan, resolve
 from borzoi.spark.wire import ask
 
@@ -55,8 +55,11 @@ class BrokerView:
         self._listed_at = 0.0
 
     @property
-    def stream_name(self) -> str:
-        return self._stream().stream.name
+    def ids(self) -> StreamIds:
+        """As they were listed last: a topic may have been created again since."""
+        listed = self._stream()
+        topics = {topic.name: topic.id for topic in listed.topics}
+        return StreamIds(listed.stream.name, listed.stream.id, topics)
 
     def known(self, *, required: bool = True) -> dict[Partition, Known]:
         """Every partition that is to be read. `required` topics that are not there are an error."""

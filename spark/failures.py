@@ -53,6 +53,12 @@ class Unreachable(IggyError):
     code = "IGGY_UNREACHABLE"
 
 
+class SegmentsUnusable(IggyError):
+    """Segments were to be read from a directory that is not there, or not of this broker."""
+
+    code = "IGGY_SEGMENTS_UNUSABLE"
+
+
 class InvalidRow(IggyError):
     """A row that cannot become a message."""
 

@@ -95,6 +95,17 @@ class Tasks:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """Sealed segments are read from the broker's data directory, seen from the executors.
+
+    If that is not `required`, a directory that is not there or not of this broker is passed over.
+    """
+
+    data_dir: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
     access: Access
     topics: Topics
@@ -111,6 +122,7 @@ class ReadOptions:
     metadata_ttl_s: float
     poll_count: int
     verify_checksums: bool
+    segments: SegmentFiles | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +180,8 @@ READ: Final = (
     "metadataTtl",
     "pollCount",
     "verifyChecksums",
+    "transport",
+    "dataDir",
 )
 WRITE: Final = (*CONNECTION, "path", "stream", "topic", "writeId")
 # What Spark itself puts among the options of a stream; it is none of ours.
@@ -219,6 +233,7 @@ def read_options(
         metadata_ttl_s=given.parsed("metadataTtl", duration_us, METADATA_TTL_US) / 1e6,
         poll_count=given.parsed("pollCount", _positive, POLL_COUNT),
         verify_checksums=given.parsed("verifyChecksums", _boolean, False),
+        segments=_segments(given),
     )
 
 
@@ -396,6 +411,20 @@ def _commits(given: _Given, consumer: Identifier | None) -> bool:
     return commits
 
 
+def _segments(given: _Given) -> SegmentFiles | None:
+    transport = given.parsed("transport", _transport, "auto")
+    data_dir = given.text("dataDir")
+    if transport == "tcp":
+        return None
+    if data_dir is None:
+        if transport == "segments":
+            raise InvalidOption("transport=segments needs dataDir, the broker's data directory")
+        return None
+    if not os.path.isabs(data_dir):
+        raise InvalidOption(f"dataDir is {data_dir!r}: it has to begin with /, for the executors")
+    return SegmentFiles(data_dir, required=transport == "segments")
+
+
 def _identifier(text: str) -> Identifier:
     """Digits are an id, everything else is a name."""
     identifier = int(text) if text.isascii() and text.isdigit() else text
@@ -467,6 +496,12 @@ def _size_limit(text: str) -> int | None:
         raise ValueError("a size such as 1000000, 64m or 64 MiB is needed, or none")
     # As Spark has it, k and m are powers of two with and without the i.
     return int(found[1]) * int(1024 ** POWERS[found[2].lower()])
+
+
+def _transport(text: str) -> str:
+    if text.lower() not in ("auto", "tcp", "segments"):
+        raise ValueError("auto, tcp or segments is needed")
+    return text.lower()
 
 
 def _headers_format(text: str) -> bool:

@@ -10,6 +10,7 @@ Where offsets are missing the caller's rule for lost data decides.
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from borzoi.protocol.batch import first_bad_message, sent_index
@@ -29,7 +30,7 @@ from borzoi.protocol.responses.polled import POLLED_HEADER
 from borzoi.spark.failures import DataLoss, IggyError
 from borzoi.spark.options import Access
 from borzoi.spark.positions import Range
-from borzoi.spark.wire import BROKEN, Patience, Wire, borrowed
+from borzoi.spark.wire import BROKEN, Patience, Wire, borrowed, repeated
 
 LOG: Final = logging.getLogger(__name__)
 RUN_SIZE: Final = 2 * 1024 * 1024  # what a poll should bring, in bytes
@@ -38,6 +39,17 @@ OFFSET_AT: Final = 24
 NOBODY: Final = Consumer(ConsumerKind.CONSUMER, 0)
 SHORT_ANSWERS_MAX: Final = 3
 GONE: Final = (StreamIdNotFound, TopicIdNotFound, PartitionNotFound)
+
+
+@dataclass(frozen=True, slots=True)
+class Polling:
+    """How a range is read, whichever range it is."""
+
+    access: Access
+    stream: Identifier
+    count_max: int
+    fail_on_data_loss: bool
+    verify_checksums: bool = False
 
 
 class Run(NamedTuple):
@@ -49,24 +61,16 @@ class Run(NamedTuple):
     first_offset: int
 
 
-def runs_of(
-    access: Access,
-    stream: Identifier,
-    wanted: Range,
-    *,
-    poll_count: int,
-    fail_on_data_loss: bool,
-    verify_checksums: bool = False,
-) -> Iterator[Run]:
+def runs_of(polling: Polling, wanted: Range) -> Iterator[Run]:
     """Every message of the range. A broken connection is made again and reading goes on."""
-    patience = Patience(access)
+    patience = Patience(polling.access)
     at = wanted.begin
     while at < wanted.end:
         try:
-            with borrowed(access) as wire:
-                for run in _over(wire, stream, wanted, at, poll_count, fail_on_data_loss):
+            with borrowed(polling.access) as wire:
+                for run in _over(wire, polling, wanted, at):
                     patience.reset()
-                    if verify_checksums:
+                    if polling.verify_checksums:
                         _verify(run, wanted)
                     yield run
                     at = run.first_offset + run.message_count
@@ -74,8 +78,25 @@ def runs_of(
         except BROKEN as error:
             patience.wait(error)
         except GONE as error:
-            lost(wanted, at, wanted.end, f"{error}", fail_on_data_loss)
+            lost(wanted, at, wanted.end, f"{error}", polling.fail_on_data_loss)
             return
+
+
+def row_of(polling: Polling, wanted: Range) -> bytes | None:
+    """The first row of the range as it lies in the broker; None if the broker does not have it."""
+    first = wanted._replace(end=wanted.begin + 1)
+
+    def row(wire: Wire) -> bytes | None:
+        _send_poll(wire, polling.stream, first, first.begin, 1)
+        run = _cut(memoryview(wire.receive()), first)
+        if run is None or run.first_offset != first.begin:
+            return None
+        return bytes(run.messages)
+
+    try:
+        return repeated(polling.access, row)
+    except GONE:
+        return None
 
 
 def next_count(run: Run, count_max: int) -> int:
@@ -95,11 +116,10 @@ def lost(wanted: Range, begin: int, end: int, why: str, fail: bool) -> None:
     LOG.warning("%s: %s; they are left out", DataLoss.code, text)
 
 
-def _over(
-    wire: Wire, stream: Identifier, wanted: Range, at: int, count_max: int, fail: bool
-) -> Iterator[Run]:
+def _over(wire: Wire, polling: Polling, wanted: Range, at: int) -> Iterator[Run]:
     """As runs_of(), over one connection."""
-    count = min(count_max, FIRST_COUNT)
+    stream, fail = polling.stream, polling.fail_on_data_loss
+    count = min(polling.count_max, FIRST_COUNT)
     ahead: tuple[int, int] | None = None  # offset and count of the poll that is on its way
     short_answers = 0
     while at < wanted.end:
@@ -125,7 +145,7 @@ def _over(
                 lost(wanted, at, run.first_offset, "they were deleted", fail)
             yield run
             at = run.first_offset + run.message_count
-            count = next_count(run, count_max)
+            count = next_count(run, polling.count_max)
         if following is not None and at != after:
             wire.receive()
             ahead = None

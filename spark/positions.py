@@ -63,6 +63,14 @@ class Range(NamedTuple):
         return self.end - self.begin
 
 
+class StreamIds(NamedTuple):
+    """The numbers under which a stream and its topics lie on disk, when the task was planned."""
+
+    name: str
+    id: int
+    topics: Mapping[str, int]
+
+
 Positions: TypeAlias = Mapping[Partition, Position]
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from borzoi.protocol.identifiers import Identifier
 from borzoi.spark.columns import Column, arrow_schema
-from borzoi.spark.options import Access, ReadOptions
-from borzoi.spark.positions import Range
+from borzoi.spark.options import ReadOptions, SegmentFiles
+from borzoi.spark.polling import Polling, Run, runs_of
+from borzoi.spark.positions import Range, StreamIds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class RangeTask(InputPartition):
     """Ranges that one task reads."""
 
-    def __init__(self, stream_name: str, ranges: Sequence[Range]) -> None:
+    def __init__(self, stream: StreamIds, ranges: Sequence[Range]) -> None:
         super().__init__(None)
-        self.stream_name = stream_name
+        self.stream = stream
         self.ranges = tuple(ranges)
 
 
@@ -32,45 +32,42 @@ class RangeTask(InputPartition):
 class RowReading:
     """How rows are read, whoever plans it."""
 
-    access: Access
-    stream: Identifier
+    polling: Polling
+    segments: SegmentFiles | None
     columns: tuple[Column, ...]
     headers_as_structs: bool
-    poll_count: int
-    fail_on_data_loss: bool
-    verify_checksums: bool
 
     @classmethod
     def of(cls, options: ReadOptions, columns: Sequence[Column]) -> "RowReading":
         return cls(
-            access=options.access,
-            stream=options.topics.stream,
+            polling=Polling(
+                options.access,
+                options.topics.stream,
+                options.poll_count,
+                options.fail_on_data_loss,
+                options.verify_checksums,
+            ),
+            segments=options.segments,
             columns=tuple(columns),
             headers_as_structs=options.headers_as_structs,
-            poll_count=options.poll_count,
-            fail_on_data_loss=options.fail_on_data_loss,
-            verify_checksums=options.verify_checksums,
         )
 
     def rows(self, task: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         # Spark makes up a partition of its own where none was planned.
         if isinstance(task, RangeTask):
+            from borzoi.spark.decode import Place, decode_run
+
+            schema = arrow_schema(self.columns, self.headers_as_structs)
             for one in task.ranges:
-                yield from self._range(task.stream_name, one)
+                place = Place(task.stream.name, one.topic, one.partition)
+                for run in self._runs(task.stream, one):
+                    yield from decode_run(run, place, schema)
 
-    def _range(self, stream_name: str, wanted: Range) -> "Iterator[pa.RecordBatch]":
-        from borzoi.spark.decode import Place, decode_run
-        from borzoi.spark.polling import runs_of
+    def _runs(self, stream: StreamIds, wanted: Range) -> Iterator[Run]:
+        topic_id = stream.topics.get(wanted.topic)
+        if self.segments is None or topic_id is None:
+            return runs_of(self.polling, wanted)
+        from borzoi.spark.segments import partition_directory, runs_with_segments
 
-        schema = arrow_schema(self.columns, self.headers_as_structs)
-        place = Place(stream_name, wanted.topic, wanted.partition)
-        runs = runs_of(
-            self.access,
-            self.stream,
-            wanted,
-            poll_count=self.poll_count,
-            fail_on_data_loss=self.fail_on_data_loss,
-            verify_checksums=self.verify_checksums,
-        )
-        for run in runs:
-            yield from decode_run(run, place, schema)
+        directory = partition_directory(self.segments, stream.id, topic_id, wanted.partition)
+        return runs_with_segments(self.polling, wanted, self.segments, directory)

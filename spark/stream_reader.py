@@ -83,8 +83,8 @@ class IggyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = ranges_between(from_json(start), from_json(end))
         tasks = plan_tasks(ranges, self._options.tasks)
-        name = self._planner().view.stream_name
-        return [RangeTask(name, task) for task in tasks]
+        ids = self._planner().view.ids
+        return [RangeTask(ids, task) for task in tasks]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return self._reading.rows(partition)

@@ -109,6 +109,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBroker]:
     process.close()
 
 
+@pytest.fixture(scope="package")
+def rolling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBroker]:
+    """A broker whose segments are full soon."""
+    settings = {**SETTINGS, "IGGY_SYSTEM_SEGMENT_SIZE": "5KiB"}
+    process = BrokerProcess(tmp_path_factory.mktemp("rolling") / "data", settings)
+    process.start()
+    yield SparkBroker(process)
+    process.close()
+
+
 class Queries:
     """Reads and writes of one test, with a directory of its own."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from borzoi.client.address import Login
 from borzoi.spark.failures import InvalidOption
-from borzoi.spark.options import ReadOptions, read_options, write_options
+from borzoi.spark.options import ReadOptions, SegmentFiles, read_options, write_options
 from borzoi.spark.starts import EARLIEST, LATEST, Ago, AtOffset, AtTime, LastRows, Word
 
 MINIMAL = {"server": "h:1", "username": "u", "password": "pppp", "stream": "s", "topic": "t"}
@@ -70,6 +70,8 @@ def test_what_nobody_says() -> None:
         ("metadataTtl", "0", lambda o: o.metadata_ttl_s == 0.0),
         ("pollCount", "10", lambda o: o.poll_count == 10),
         ("verifyChecksums", "true", lambda o: o.verify_checksums),
+        ("dataDir", "/data", lambda o: o.segments == SegmentFiles("/data", required=False)),
+        ("transport", "TCP", lambda o: o.segments is None),
         ("startingOffsets", "earliest", lambda o: o.start.boundary("t", 0) == EARLIEST),
         ("startingOffsets", "stored", lambda o: o.start.boundary("t", 0) == Word.STORED),
         ("startingOffsets", "-1000", lambda o: o.start.boundary("t", 0) == LastRows(1000)),
@@ -175,6 +177,9 @@ def test_ways_to_choose_topics() -> None:
         ({"maxOffsetsPerTrigger": "0"}, "at least 1"),
         ({"maxBytesPerTrigger": "1x"}, "a size such as"),
         ({"minPartitions": "-1"}, "a whole number"),
+        ({"transport": "disk"}, "auto, tcp or segments"),
+        ({"transport": "segments"}, "needs dataDir"),
+        ({"transport": "segments", "dataDir": "data"}, "has to begin with /"),
         ({"maxTriggerDelay": "1 x"}, "no duration"),
         ({"headersFormat": "list"}, "map or struct"),
         ({"commitOffsets": "true"}, "needs consumer"),

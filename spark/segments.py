@@ -1,0 +1,200 @@
+"""A range of offsets as runs of raw messages, from sealed segments of a broker on this host.
+
+Only the executor's own eyes are trusted: a file is read if a later one stands beside it in the
+partition's directory (so nothing is appended to it any more), if it has an index for all of its
+messages, if its first row is the very row that the broker answers with (so it is this broker's
+directory, and this life of the partition), and if every message has its checksum and its offset.
+The broker is asked for all the rest: the active segment, what is compressed or encrypted, what
+retention deletes before it is open, what is damaged. A file that is open stays readable when it
+is deleted.
+
+Always: the runs of a range are what the broker would have sent, in the same order.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from borzoi.protocol.batch import INDEX_ENTRY_SIZE, first_bad_message, sent_index
+from borzoi.protocol.message import MESSAGE_HEADER_SIZE
+from borzoi.spark.failures import SegmentsUnusable
+from borzoi.spark.options import SegmentFiles
+from borzoi.spark.polling import RUN_SIZE, Polling, Run, row_of, runs_of
+from borzoi.spark.positions import Range
+
+LOG: Final = logging.getLogger(__name__)
+STREAMS: Final = "streams"
+SEGMENT: Final = re.compile(r"(\d{20})\.(?:log|index)")
+WORDS_PER_ENTRY: Final = INDEX_ENTRY_SIZE // 4
+END_AT: Final = 1  # of the 4-byte words of an index entry
+ROWS_AT_ONCE: Final = 65_536  # whose index entries are held in memory
+
+Positions: TypeAlias = npt.NDArray[np.int64]
+
+
+class Piece(NamedTuple):
+    """Offsets from `begin` up to `end`: of the file that begins with `segment`, or the broker's."""
+
+    begin: int
+    end: int
+    segment: int | None
+
+
+class NotReadable(Exception):
+    """A file that the broker has to read for us; the text says why."""
+
+
+class OtherRows(Exception):
+    """A sound file with other rows than the broker's."""
+
+
+def partition_directory(files: SegmentFiles, stream_id: int, topic_id: int, partition: int) -> str:
+    return os.path.join(
+        *(files.data_dir, STREAMS, str(stream_id)),
+        *("topics", str(topic_id), "partitions", str(partition)),
+    )
+
+
+def runs_with_segments(
+    polling: Polling, wanted: Range, files: SegmentFiles, directory: str
+) -> Iterator[Run]:
+    """Every message of the range, by whichever way it can be had."""
+    at = wanted.begin
+    for piece in pieces_of(_names(files, directory), wanted.begin, wanted.end):
+        if piece.segment is not None:
+            try:
+                for run in _from_file(polling, wanted, piece, directory):
+                    yield run
+                    at = run.first_offset + run.message_count
+            except NotReadable as why:
+                LOG.warning("%s: %s; the broker is asked", directory, why)
+            except OtherRows as why:
+                _refuse(files, f"{directory} is not of this broker: {why}", why)
+        if at < piece.end:
+            yield from runs_of(polling, wanted._replace(begin=at, end=piece.end))
+        at = piece.end
+
+
+def pieces_of(names: Iterable[str], begin: int, end: int) -> list[Piece]:
+    """Which offsets lie in plain sealed files with an index, of a directory with these names."""
+    present = set(names)
+    # Whatever begins with the digits of a segment is one, also in a form that is not known here.
+    firsts = sorted({int(found[1]) for name in present if (found := SEGMENT.match(name))})
+    pieces: list[Piece] = []
+    at = begin
+    for first, following in pairwise(firsts):
+        low, high = max(at, first), min(end, following)
+        if low >= high or not {f"{first:020}.log", f"{first:020}.index"} <= present:
+            continue
+        if at < low:
+            pieces.append(Piece(at, low, None))
+        pieces.append(Piece(low, high, first))
+        at = high
+    if at < end:
+        pieces.append(Piece(at, end, None))
+    return pieces
+
+
+def file_runs(directory: str, piece: Piece, first_row: bytes) -> Iterator[Run]:
+    """The messages of a piece, each verified. `first_row` is what the broker has there."""
+    path = os.path.join(directory, f"{piece.segment:020}")
+    try:
+        with (
+            open(f"{path}.log", "rb", buffering=0) as log,
+            open(f"{path}.index", "rb", buffering=0) as index,
+        ):
+            _compare(log.fileno(), index.fileno(), piece, first_row)
+            for begin in range(piece.begin, piece.end, ROWS_AT_ONCE):
+                window = piece._replace(begin=begin, end=min(piece.end, begin + ROWS_AT_ONCE))
+                yield from _window(log.fileno(), index.fileno(), window)
+    except OSError as error:
+        raise NotReadable(f"{error}") from error
+
+
+def _from_file(polling: Polling, wanted: Range, piece: Piece, directory: str) -> Iterator[Run]:
+    row = row_of(polling, wanted._replace(begin=piece.begin))
+    if row is None:
+        raise NotReadable(f"the broker has no row {piece.begin}")
+    return file_runs(directory, piece, row)
+
+
+def _names(files: SegmentFiles, directory: str) -> list[str]:
+    """Of the partition's directory; none if it is not there, as with one that is all in memory."""
+    try:
+        os.listdir(os.path.join(files.data_dir, STREAMS))
+    except OSError as error:
+        _refuse(files, f"dataDir is no data directory that can be read here: {error}", error)
+        return []
+    try:
+        return os.listdir(directory)
+    except OSError as error:
+        LOG.info("%s cannot be read: %s; the broker is asked", directory, error)
+        return []
+
+
+def _refuse(files: SegmentFiles, why: str, cause: Exception) -> None:
+    if files.required:
+        raise SegmentsUnusable(f"{why}. With transport=auto the broker is asked instead") from cause
+    LOG.warning("%s: %s; the broker is asked", SegmentsUnusable.code, why)
+
+
+def _compare(log: int, index: int, piece: Piece, first_row: bytes) -> None:
+    bounds = _bounds(log, index, piece._replace(end=piece.begin + 1))
+    row = _read(log, int(bounds[0]), int(bounds[1] - bounds[0]))
+    if row == first_row:
+        return
+    if first_bad_message(row, 1, piece.begin) is not None:
+        raise NotReadable(f"segment {piece.segment} is damaged, encrypted or in an unknown form")
+    raise OtherRows(f"segment {piece.segment} has another row {piece.begin}")
+
+
+def _window(log: int, index: int, piece: Piece) -> Iterator[Run]:
+    bounds = _bounds(log, index, piece)
+    row_count = piece.end - piece.begin
+    first = 0
+    while first < row_count:
+        # As much as a poll would bring, but at least one row.
+        fits = int(np.searchsorted(bounds, bounds[first] + RUN_SIZE, "right")) - 1
+        last = min(max(fits, first + 1), row_count)
+        messages = _read(log, int(bounds[first]), int(bounds[last] - bounds[first]))
+        bad = first_bad_message(messages, last - first, piece.begin + first)
+        if bad is not None:
+            raise NotReadable(f"message {bad} of segment {piece.segment} is damaged")
+        entries = sent_index(messages, last - first)
+        yield Run(messages, entries, last - first, piece.begin + first)
+        first = last
+
+
+def _bounds(log: int, index: int, piece: Piece) -> Positions:
+    """Where each message of the piece begins, and where the last one ends."""
+    assert piece.segment is not None
+    number = piece.begin - piece.segment
+    skipped = min(number, 1)  # the entry before says where the first message begins
+    count = piece.end - piece.begin + skipped
+    data = os.pread(index, count * INDEX_ENTRY_SIZE, (number - skipped) * INDEX_ENTRY_SIZE)
+    if len(data) != count * INDEX_ENTRY_SIZE:
+        raise NotReadable(f"the index of segment {piece.segment} is not complete")
+    ends = np.frombuffer(data, "<u4").reshape(-1, WORDS_PER_ENTRY)[:, END_AT].astype(np.int64)
+    bounds = ends if skipped else np.concatenate((np.zeros(1, np.int64), ends))
+    is_ascending = bool((np.diff(bounds) >= MESSAGE_HEADER_SIZE).all())
+    if not is_ascending or int(bounds[-1]) > os.fstat(log).st_size:
+        raise NotReadable(f"the index of segment {piece.segment} does not fit its messages")
+    return bounds
+
+
+def _read(log: int, position: int, size: int) -> memoryview:
+    view = np.empty(size, np.uint8).data
+    left = view
+    while left:
+        count = os.preadv(log, [left], position)
+        if count == 0:
+            raise NotReadable("the file ends before its last message")
+        left = left[count:]
+        position += count
+    return view
