@@ -16,7 +16,7 @@ COLOUR: Final = "#2a6f97"
 def rates_table(figures: SparkFigures) -> Table:
     table = Table(title="Spark, local[2], best runs", title_justify="left")
     table.add_column("case")
-    for name in ("rows/s", "ratio", "wanted"):
+    for name in ("rows/s", "ratio", "wanted", ""):
         table.add_column(name, justify="right")
     for rate in figures.rates:
         table.add_row(
@@ -24,6 +24,7 @@ def rates_table(figures: SparkFigures) -> Table:
             f"{rate.rows_per_s:,.0f}",
             "" if rate.ratio is None else f"{rate.ratio:.2f}",
             "" if rate.wanted is None else f"{rate.wanted:.2f}",
+            "" if rate.met is None else "met" if rate.met else "not met",
         )
     return table
 
