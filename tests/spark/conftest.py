@@ -111,8 +111,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBroker]:
 
 @pytest.fixture(scope="package")
 def rolling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBroker]:
-    """A broker whose segments are full soon."""
-    settings = {**SETTINGS, "IGGY_SYSTEM_SEGMENT_SIZE": "5KiB"}
+    """A broker whose segments are full soon, and compressed if their topic says so."""
+    settings = {
+        **SETTINGS,
+        "IGGY_SYSTEM_SEGMENT_SIZE": "5KiB",
+        "IGGY_SYSTEM_COMPRESSION_ALLOW_OVERRIDE": "true",
+    }
     process = BrokerProcess(tmp_path_factory.mktemp("rolling") / "data", settings)
     process.start()
     yield SparkBroker(process)

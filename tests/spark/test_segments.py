@@ -20,6 +20,7 @@ from borzoi.spark.polling import Run
 from borzoi.spark.positions import Range, StreamIds
 from borzoi.spark.rows import RangeTask, RowReading
 from borzoi.spark.segments import NotReadable, OtherRows, Piece, file_runs, pieces_of
+from tests.broker import wait_for
 from tests.spark.conftest import STREAM, SparkBroker
 
 ROWS = 300
@@ -175,6 +176,22 @@ def test_what_cannot_be_read_from_a_file_comes_from_the_broker(
     assert {first - 1, following} <= set(from_files), "its neighbours were not"
     if spoil != "gone":  # which is as if it were compressed
         assert "the broker is asked" in caplog.text
+
+
+def test_compressed_segments_come_from_the_broker(
+    rolling: SparkBroker, from_files: list[int]
+) -> None:
+    async def make(client: BorzoiClient) -> None:
+        await client.create_topic(STREAM, "packed", compression_algorithm=2)
+
+    rolling.call(make)
+    for _ in range(20):
+        rolling.send("packed", 0, *(b"x" * 80 for _ in range(10)))
+    rows = Rows(rolling, "packed", rolling.process.data)
+    wait_for(lambda: len(list(rows.directory.glob("*.log"))) == 1, 30)
+    assert len(list(rows.directory.glob("*.log.*"))) >= 2
+    assert rows.from_disk(0, 200).equals(rows.read(0, 200))
+    assert from_files == []
 
 
 def file_runs_of(rows: Rows, piece: Piece) -> Iterator[Run]:
