@@ -25,15 +25,16 @@ from borzoi.protocol.batch import INDEX_ENTRY_SIZE, first_bad_message, sent_inde
 from borzoi.protocol.message import MESSAGE_HEADER_SIZE
 from borzoi.spark.failures import SegmentsUnusable
 from borzoi.spark.options import SegmentFiles
-from borzoi.spark.polling import RUN_SIZE, Polling, Run, row_of, runs_of
+from borzoi.spark.polling import Polling, Run, row_of, runs_of
 from borzoi.spark.positions import Range
 
 LOG: Final = logging.getLogger(__name__)
 STREAMS: Final = "streams"
 SEGMENT: Final = re.compile(r"(\d{20})\.(?:log|index)")
 WORDS_PER_ENTRY: Final = INDEX_ENTRY_SIZE // 4
+FILE_RUN_SIZE: Final = 1024 * 1024  # larger buffers are new memory from the system each time
 END_AT: Final = 1  # of the 4-byte words of an index entry
-ROWS_AT_ONCE: Final = 65_536  # whose index entries are held in memory
+ROWS_AT_ONCE: Final = 16_384  # whose index entries are held in memory
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 
@@ -159,8 +160,8 @@ def _window(log: int, index: int, piece: Piece) -> Iterator[Run]:
     row_count = piece.end - piece.begin
     first = 0
     while first < row_count:
-        # As much as a poll would bring, but at least one row.
-        fits = int(np.searchsorted(bounds, bounds[first] + RUN_SIZE, "right")) - 1
+        # As many rows as fit, but at least one.
+        fits = int(np.searchsorted(bounds, bounds[first] + FILE_RUN_SIZE, "right")) - 1
         last = min(max(fits, first + 1), row_count)
         messages = _read(log, int(bounds[first]), int(bounds[last] - bounds[first]))
         bad = first_bad_message(messages, last - first, piece.begin + first)

@@ -141,7 +141,7 @@ def test_large_segments_are_read_piece_by_piece(
     rows: Rows, from_files: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "ROWS_AT_ONCE", 3)
-    monkeypatch.setattr(segments, "RUN_SIZE", 400)
+    monkeypatch.setattr(segments, "FILE_RUN_SIZE", 400)
     assert rows.from_disk(0, ROWS).equals(rows.read(0, ROWS))
     assert from_files
 
@@ -210,7 +210,7 @@ def test_a_file_that_is_deleted_before_it_is_open(copied: Rows) -> None:
 
 
 def test_an_open_file_stays_readable(copied: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "RUN_SIZE", 100)
+    monkeypatch.setattr(segments, "FILE_RUN_SIZE", 100)
     first, following = copied.sealed()[:2]
     runs = file_runs_of(copied, Piece(first, following, first))
     count = next(runs).message_count
