@@ -69,8 +69,6 @@ def open_encryption(system: System, layout: DataLayout, files: Files) -> Encrypt
             _check_metadata(layout, files, encryption)
             write_check(layout, files, key)
             LOG.info("everything that is written from now on is encrypted")
-        if system.compression.default_algorithm != "none" or system.compression.allow_override:
-            LOG.warning("encrypted segments are not compressed")
     elif has_check(layout, files):
         LOG.warning(
             "encryption is switched off: what was encrypted stays so and needs the key, but what"
