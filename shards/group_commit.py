@@ -97,6 +97,9 @@ class GroupCommit:
             log = partition.log
             if log.staged_messages or not (log.is_synced and partition.offsets.is_synced):
                 self.flush(partition, self._save_recovery_point_after(partition), fsync=True)
+            elif not log.is_point_saved:
+                # Somebody else's sync was the last: of a sealed segment, or each send's own.
+                self._save_recovery_point_after(partition)(0)
 
     def _commit_turn(self) -> None:
         touched, self._touched = self._touched, {}

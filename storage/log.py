@@ -372,6 +372,11 @@ class PartitionLog:
             # Nobody writes to it again, and readers have maps of their own.
             self._place.let_go(segment)
 
+    @property
+    def is_point_saved(self) -> bool:
+        """Would save_recovery_point() have nothing to do?"""
+        return self._sync.is_point_saved
+
     def save_recovery_point(self) -> None:
         """Note durably how far the last finished sync got. Waits for the disk."""
         try:

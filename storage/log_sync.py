@@ -82,6 +82,11 @@ class LogSync:
             and self._directory.creations == plan.creations
         )
 
+    @property
+    def is_point_saved(self) -> bool:
+        """Whether the recovery point says how far the last finished sync got."""
+        return self._synced_point is None or self._synced_point == self._saved_point
+
     def save_recovery_point(self) -> None:
         """Note durably how far the last finished sync got, if that is news."""
         point = self._synced_point

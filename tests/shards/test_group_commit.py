@@ -13,6 +13,7 @@ from borzoi.protocol.errors import (
 )
 from borzoi.shards.durability import Durability
 from borzoi.shards.poll import Poll
+from borzoi.storage.recovery_point import read_recovery_point
 from tests.shards.owner import (
     JOURNAL_MESSAGES_MAX,
     JOURNAL_SIZE_MAX,
@@ -190,6 +191,25 @@ def test_the_savers_round_syncs_what_changed_and_nothing_else(new_owner: NewOwne
 
 
 # Mode fsync.
+
+
+def test_the_savers_round_notes_how_far_the_sends_have_synced(new_owner: NewOwner) -> None:
+    """Without the recovery point a start after a crash may cut what was acknowledged."""
+    owner = new_owner(Durability.FSYNC)
+    owner.send(b"a")
+    owner.loop.settle()
+    owner.disk.run_next()
+    owner.loop.settle()
+    log = owner.partition.log
+    assert log.is_synced
+    assert read_recovery_point(log.directory, log.birth, owner.files) is None
+    owner.commit.sync_dirty(owner.partitions)
+    owner.disk.run_next()
+    point = read_recovery_point(log.directory, log.birth, owner.files)
+    assert point is not None
+    assert point.next_offset == 1
+    owner.commit.sync_dirty(owner.partitions)
+    assert owner.disk.waiting == []
 
 
 def test_one_sync_is_in_flight_and_what_comes_meanwhile_forms_the_next_group(
