@@ -176,9 +176,11 @@ def is_number(name: str) -> bool:
 
 
 def _numbered(files: Files, directory: str) -> list[tuple[int, str]]:
+    """Directories only: a file that has such a name is none of ours."""
     try:
         names = files.listdir(directory)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     numbers = sorted(int(name) for name in names if is_number(name))
-    return [(number, os.path.join(directory, str(number))) for number in numbers]
+    found = [(number, os.path.join(directory, str(number))) for number in numbers]
+    return [(number, path) for number, path in found if os.path.isdir(path)]

@@ -67,6 +67,17 @@ def test_partitions_are_found_by_their_numbers(tmp_path: Path) -> None:
     assert [number for number, _ in layout.stream_directories(Files())] == [0, 2, 5]
 
 
+def test_files_with_numbers_for_names_are_no_directories(tmp_path: Path) -> None:
+    layout = DataLayout(tmp_path)
+    os.makedirs(layout.partition(1, 2, 3))
+    for path in (layout.stream(7), layout.topic(1, 8), layout.partition(1, 2, 9)):
+        Path(path).write_bytes(b"not ours")
+    os.makedirs(layout.stream(4))
+    Path(f"{layout.stream(4)}/topics").write_bytes(b"not ours")
+    found = list(layout.partition_directories(Files()))
+    assert [each[:3] for each in found] == [(1, 2, 3)]
+
+
 def test_segment_names() -> None:
     names = [
         "00000000000000000007.log",
