@@ -6,10 +6,11 @@ log entry and its unlink resurrects nothing.
 """
 
 import logging
+import os
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import BrokerError
-from borzoi.router.placement import pack_namespace, shard_of
+from borzoi.router.placement import pack_namespace, shard_of, unpack_namespace
 from borzoi.shards.durability import Durability
 from borzoi.shards.message_ids import RANDOM_IDS
 from borzoi.shards.metadata_service import MetadataService
@@ -17,11 +18,11 @@ from borzoi.shards.metadata_writing import METADATA_SHARD
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.readers import Readers
 from borzoi.shards.target import Target
-from borzoi.storage.birth import BirthDamaged, read_birth
+from borzoi.storage.birth import BirthDamaged, mend_birth, read_birth
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
-from borzoi.storage.layout import DataLayout, PartitionDirectory
+from borzoi.storage.layout import OFFSET_DIRECTORIES, DataLayout, PartitionDirectory
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.offsets import ConsumerOffsets, forget_groups
 from borzoi.storage.open_files import OpenFiles
@@ -78,6 +79,12 @@ def recover_partitions(
             if target is not None:
                 partitions.refuse(target, str(error))
             continue
+        stop = last_stop.get(namespace)
+        is_birth_lost = False
+        if birth is None and target is not None and stop and stop.birth == target.birth:
+            # It was durable when the broker stopped: this is no directory that was never finished.
+            LOG.warning("%s lost its birth, the last clean stop says %d", found.path, stop.birth)
+            birth, is_birth_lost = stop.birth, True
         if birth is not None and birth > metadata.applied_index:
             # Not old but younger than all we know: to remove it would be to lose it.
             raise MetadataIsBehind(
@@ -94,6 +101,11 @@ def recover_partitions(
         record = clean.get(namespace) if clean is not None else None
         board = readers.published(target.slot)
         try:
+            if is_birth_lost:
+                mend_birth(found.path, target.birth, files)
+            for name in OFFSET_DIRECTORIES.values():
+                # Copies of a data directory may lack what was empty, and a sync needs it.
+                files.makedirs(os.path.join(found.path, name))
             log = PartitionLog.recover(
                 found.path,
                 target.birth,
@@ -102,23 +114,23 @@ def recover_partitions(
                 record,
                 # After a worker's death the board still says what readers may rely on.
                 board=board if board.birth == target.birth else None,
-                last_stop=last_stop.get(namespace),
+                last_stop=stop,
                 open_files=open_files,
                 random_bytes=RANDOM_IDS,
                 cipher=cipher_of(encryption, namespace, target.birth),
+            )
+            for line in log.recovery.report:
+                LOG.warning("partition %s: %s", found.path, line)
+            written = log.written
+            offset_max = written.next_offset - 1 if written.next_offset else None
+            offsets = ConsumerOffsets.load(
+                found.path, files, offset_max, open_files=open_files, consumers_max=consumers_max
             )
         except OSError as error:
             # The disk cannot be read here: that is no torn tail, nothing may be cut.
             LOG.error("%s is not served: %s", found.path, error)
             partitions.refuse(target, str(error))
             continue
-        for line in log.recovery.report:
-            LOG.warning("partition %s: %s", found.path, line)
-        written = log.written
-        offset_max = written.next_offset - 1 if written.next_offset else None
-        offsets = ConsumerOffsets.load(
-            found.path, files, offset_max, open_files=open_files, consumers_max=consumers_max
-        )
         for line in offsets.report:
             LOG.warning("partition %s: %s", found.path, line)
         if record is not None and record.offsets_digest != offsets.digest():
@@ -128,6 +140,22 @@ def recover_partitions(
             log.sync()
         partitions.adopt(target, log, offsets)
         opened += 1
+    for namespace, stop in last_stop.partitions.items():
+        target = _living(metadata, namespace)
+        if (
+            shard_of(namespace, shard_count) == shard
+            and target is not None
+            and stop.birth == target.birth
+            and stop.next_offset
+            and not os.path.isdir(path := layout.partition(*unpack_namespace(namespace)))
+        ):
+            # To begin at offset 0 would hide it: a disk that is not mounted, another path.
+            text = (
+                f"{path} is missing, although the last clean stop left {stop.next_offset} offsets"
+                " there: put it back, or purge the topic to begin anew"
+            )
+            LOG.error("not served: %s", text)
+            partitions.refuse(target, text)
     return Recovery(opened, removed)
 
 

@@ -36,24 +36,30 @@ def read_birth(directory: str, files: Files) -> int | None:
     """The birth of what lies in this directory, None when it never got one.
 
     None means that the making of the directory was not finished, so nothing in it was ever
-    acknowledged as durable.
+    acknowledged as durable: a recovery point, which is written after the first sync, would tell.
     """
-    data = files.read_all(birth_path(directory), SIZE)
-    # Too short or all zeros: the power went before a sync, so the bytes never arrived.
-    if data is None or len(data) != SIZE or data == bytes(SIZE):
-        return None
-    if data == encoded_birth(birth := BIRTH.unpack_from(data)[0]):
+    data = files.read_all(birth_path(directory), SIZE) or b""
+    if len(data) == SIZE and data == encoded_birth(birth := BIRTH.unpack_from(data)[0]):
         return int(birth)
-    # Only decay explains this, as the file is replaced as a whole. The number has a second home.
+    # The number has a second home.
     point = read_any_recovery_point(directory, files)
-    if point is None:
-        raise BirthDamaged(f"{birth_path(directory)} does not match its checksum")
-    return point.birth
+    if point is not None:
+        return point.birth
+    # Too short or all zeros: the power went before a sync, so the bytes never arrived.
+    if len(data) != SIZE or data == bytes(SIZE):
+        return None
+    # Only decay explains this, as the file is replaced as a whole.
+    raise BirthDamaged(f"{birth_path(directory)} does not match its checksum")
 
 
 def write_birth(directory: str, birth: int, files: Files) -> None:
     """Name the life that begins. Durable after a sync of the file and of the directory."""
     files.replace(birth_path(directory), encoded_birth(birth), durable=False)
+
+
+def mend_birth(directory: str, birth: int, files: Files) -> None:
+    """Put back what was lost, of a life that is known to have been durable. Durable."""
+    files.write_atomically(birth_path(directory), encoded_birth(birth))
 
 
 def encoded_birth(birth: int) -> bytes:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from borzoi.protocol.identifiers import U32_MAX, ConsumerKind
-from borzoi.storage.birth import BirthDamaged, birth_path, encoded_birth, read_birth
+from borzoi.storage.birth import BirthDamaged, birth_path, encoded_birth, mend_birth, read_birth
 from borzoi.storage.check_segments import (
     FORMS,
     Durable,
@@ -55,7 +55,7 @@ def check_partition(
     """Verify everything in a partition's directory; its birth, None if it cannot be known."""
     findings.counts.partitions += 1
     names = sorted(files.listdir(directory))
-    birth = _check_birth(directory, findings, files)
+    birth = _check_birth(directory, clean or last_stop, findings, files)
     point, point_is_readable = _check_point(directory, birth, findings, files)
     if birth is not None:
         point = later_point(point, birth, last_stop)
@@ -74,7 +74,9 @@ def check_partition(
     return birth
 
 
-def _check_birth(directory: str, findings: Findings, files: Files) -> int | None:
+def _check_birth(
+    directory: str, stop: CleanPartition | None, findings: Findings, files: Files
+) -> int | None:
     path = birth_path(directory)
     try:
         birth = read_birth(directory, files)
@@ -83,15 +85,24 @@ def _check_birth(directory: str, findings: Findings, files: Files) -> int | None
             path, "does not match its checksum, so nobody knows whose messages these are"
         )
         return None
-    if birth is None:
+    if birth is None and stop is not None:
+        birth = stop.birth
+        text = f"is lost; the last clean stop says {birth}"
+        findings.mendable(path, text, partial(_mended_birth, directory, birth, files))
+    elif birth is None:
         findings.note(
             path, "there is none: the directory was never finished, nothing was acknowledged"
         )
     elif files.read_all(path, OFFSET.size * 2) != encoded_birth(birth):
-        findings.damaged(path, f"does not match its checksum; the recovery point says {birth}")
+        findings.damaged(path, f"is lost or damaged; the recovery point says {birth}")
     else:
         findings.counts.births += 1
     return birth
+
+
+def _mended_birth(directory: str, birth: int, files: Files) -> str:
+    mend_birth(directory, birth, files)
+    return "made anew"
 
 
 def _check_point(
@@ -178,6 +189,10 @@ def _check_offsets(
     files: Files,
 ) -> None:
     values: dict[tuple[ConsumerKind, int], int] = {}
+    above = os.path.join(directory, OFFSETS_DIRECTORY)
+    for path in (above, *(os.path.join(directory, name) for name in OFFSET_DIRECTORIES.values())):
+        if os.path.lexists(path) and not os.path.isdir(path):
+            findings.damaged(path, "is no directory: the partition will not be served")
     for kind, name in OFFSET_DIRECTORIES.items():
         for path in _in_directory(os.path.join(directory, name), files):
             number = os.path.basename(path)
@@ -205,6 +220,6 @@ def _check_offsets(
 def _in_directory(directory: str, files: Files) -> list[str]:
     try:
         names = files.listdir(directory)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return [os.path.join(directory, name) for name in sorted(names)]

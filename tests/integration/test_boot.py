@@ -16,8 +16,10 @@ import psutil
 import pytest
 
 from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import FlushUnsavedBuffer
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.errors import Disconnected
+from borzoi.protocol.commands.topics import PurgeTopic
+from borzoi.protocol.errors import CannotReadPartitions, Disconnected
 from borzoi.protocol.frame import encode_request
 from tests.broker import SERVE, START_TIMEOUT_S, BrokerProcess, wait_for
 from tests.conftest import NewBroker
@@ -231,6 +233,32 @@ def test_data_younger_than_the_metadata_is_not_removed(broker: BrokerProcess) ->
 
 
 @pytest.mark.slow
+def test_small_things_that_are_lost_cost_no_messages(broker: BrokerProcess) -> None:
+    wire = Wire(broker)
+    wire.ask(CreateStream("s"))
+    wire.ask(topic_of("t", 3, stream="s"))
+    for partition in range(3):
+        assert wire.send("t", partition, b"x", stream="s") == 0
+    broker.stop()
+    found = broker.data / "streams/0/topics/0/partitions"
+    (found / "0" / "birth").unlink()
+    shutil.rmtree(found / "1" / "offsets")
+    (found / "2").rename(broker.data.parent / "elsewhere")
+    (broker.data / "streams/7").write_bytes(b"not ours")
+    broker.start()
+    wire = Wire(broker)
+    for partition in range(2):
+        assert wire.send("t", partition, b"y", stream="s") == 0
+        wire.ask(FlushUnsavedBuffer("s", "t", partition, True))
+        polled = wire.poll("t", partition, stream="s")
+        assert [message.payload for message in polled.messages] == [b"x", b"y"]
+    # The files may be on a disk that is not mounted: nothing begins in their place.
+    assert wire.send("t", 2, b"y", stream="s") == CannotReadPartitions.status
+    assert f"{found / '2'} is missing" in broker.output()
+    wire.ask(PurgeTopic("s", "t"))
+    assert wire.send("t", 2, b"z", stream="s") == 0
+
+
 def test_the_same_port_again_while_old_connections_linger(broker: BrokerProcess) -> None:
     for _ in range(3):
         Wire(broker)

@@ -178,3 +178,15 @@ def test_flips_in_the_birth_never_give_another_birth(tmp_path: Path) -> None:
     for _, data in versions:
         overwrite(partition.path("birth"), data)
         assert read_birth(partition.directory, Files()) == BIRTH
+
+
+def test_a_birth_that_is_lost_has_a_second_home(tmp_path: Path) -> None:
+    """Without one the directory counts as never finished, and is thrown away."""
+    partition = two_segments(tmp_path)
+    partition.path("birth").unlink()
+    assert read_birth(partition.directory, Files()) is None
+    partition.log.save_recovery_point()
+    assert read_birth(partition.directory, Files()) == BIRTH
+    for data in (b"", b"1234567", bytes(16)):
+        partition.path("birth").write_bytes(data)
+        assert read_birth(partition.directory, Files()) == BIRTH

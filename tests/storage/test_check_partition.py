@@ -180,6 +180,15 @@ def test_a_lost_segment_is_missed_where_something_knows_of_it(tmp_path: Path) ->
     assert check(partition, partition.clean).worst is Level.DAMAGED
 
 
+def test_a_lost_birth_is_missed_where_a_clean_stop_knows_it(tmp_path: Path) -> None:
+    partition = stopped(tmp_path)
+    whole = partition.path("birth").read_bytes()
+    partition.path("birth").unlink()
+    assert check(partition, partition.clean).worst is Level.MENDABLE
+    check(partition, partition.clean, repair=True)
+    assert partition.path("birth").read_bytes() == whole
+
+
 def test_unknown_files_are_named_and_kept(tmp_path: Path) -> None:
     partition = stopped(tmp_path)
     strangers = [partition.path("notes.txt"), partition.path(f"{0:020d}.log.brotli")]
