@@ -16,6 +16,7 @@ from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.config.schema import Encryption as EncryptionConfig
 from borzoi.shards.config.schema import System
 from borzoi.shards.metadata.sealing import CannotOpenEntry, open_entry
+from borzoi.storage.compressed_log import segment_forms
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import (
     KEY_SIZE,
@@ -67,6 +68,7 @@ def open_encryption(system: System, layout: DataLayout, files: Files) -> Encrypt
     if encryption.encrypts:
         if not has_check(layout, files):
             _check_metadata(layout, files, encryption)
+            _check_segments(layout, files, key)
             write_check(layout, files, key)
             LOG.info("everything that is written from now on is encrypted")
     elif has_check(layout, files):
@@ -94,6 +96,21 @@ def _check_metadata(layout: DataLayout, files: Files, encryption: Encryption) ->
         return
     finally:
         files.close(fd)
+
+
+def _check_segments(layout: DataLayout, files: Files, key: EncryptionKey) -> None:
+    """All of the metadata may be older than the encryption: then the segments tell."""
+    for partition in layout.partition_directories(files):
+        try:
+            forms = list(segment_forms(partition.path, files))
+        except OSError:
+            # What cannot be read is recovery's to tell, and is not served.
+            continue
+        if any(form.header is not None and form.header.key_id != key.id for form in forms):
+            raise KeyRefused(
+                f"{partition.path} holds segments that were encrypted with another key than the"
+                " configured one"
+            )
 
 
 def _read_key_file(path: str) -> EncryptionKey:

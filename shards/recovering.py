@@ -131,6 +131,13 @@ def recover_partitions(
             LOG.error("%s is not served: %s", found.path, error)
             partitions.refuse(target, str(error))
             continue
+        if encryption is None and log.is_encrypted:
+            # Only where encryption-check was lost: else nothing starts without a key.
+            text = "it holds encrypted segments, and no key is configured"
+            LOG.error("%s is not served: %s", found.path, text)
+            partitions.refuse(target, text)
+            log.close()
+            continue
         for line in offsets.report:
             LOG.warning("partition %s: %s", found.path, line)
         if record is not None and record.offsets_digest != offsets.digest():

@@ -110,8 +110,8 @@ def compare_check(layout: DataLayout, files: Files, key: EncryptionKey | None) -
     if body is None:
         raise KeyRefused(
             f"{path} is damaged, so it cannot tell whether the key is the right one. Restore it"
-            " from a backup. If you are sure of the key, remove the file: it is written anew once"
-            " the metadata could be decrypted"
+            " from a backup. If you are sure of the key, remove the file: it is written anew if"
+            " metadata and segments were encrypted with it"
         )
     _, salt, check = CHECK.unpack(body)
     if not hmac.compare_digest(check, key.derive(salt, b"key check")):

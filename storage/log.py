@@ -182,6 +182,12 @@ class PartitionLog:
         return tuple(self._sealed)
 
     @property
+    def is_encrypted(self) -> bool:
+        """Whether any of its segments is."""
+        forms = [self._end.form, *(segment.form for segment in self._sealed)]
+        return any(form.header is not None for form in forms)
+
+    @property
     def sealed_unsynced(self) -> tuple[int, ...]:
         """First offsets of sealed segments that are not known to be on the disk."""
         return tuple(self._sync.unsynced)

@@ -13,12 +13,14 @@ from borzoi.shards.config.schema import Compression, System
 from borzoi.shards.config.schema import Encryption as EncryptionConfig
 from borzoi.shards.encryption import KEY_FILE_SIZE_MAX, configured_key, open_encryption
 from borzoi.shards.metadata.writer import open_writer
+from borzoi.storage.codecs import Codec
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import KeyRefused, has_check
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from tests.shards.metadata.commands import SETTINGS
 from tests.storage.ciphers import KEY, OTHER_KEY
+from tests.storage.partitions import BIRTH, Partition
 
 TEXT = base64.b64encode(KEY.secret_bytes()).decode()
 OTHER_TEXT = base64.b64encode(OTHER_KEY.secret_bytes()).decode()
@@ -111,6 +113,30 @@ def test_a_lost_check_is_not_written_for_a_key_that_does_not_open_the_metadata(
     )
     writer.append(writer.prepare(CreateStream("x"), user_id=0, timestamp=1))
     writer.close()
+    with pytest.raises(KeyRefused, match="another key"):
+        open_encryption(system(key=OTHER_TEXT), layout, FILES)
+    assert not has_check(layout, FILES)
+    open_encryption(system(), layout, FILES)
+    assert has_check(layout, FILES)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_lost_check_is_not_written_for_a_key_that_does_not_open_the_segments(
+    tmp_path: Path, codec: Codec
+) -> None:
+    """Encryption may be younger than all of the metadata."""
+    cipher = Encryption(KEY, encrypts=True).partition(0, BIRTH)
+    partition = Partition(tmp_path, cipher=cipher)
+    partition.append(b"secret " * 1000)
+    if codec is not Codec.NONE:
+        partition.log.roll()
+        partition.compress(codec)
+        partition.log_file(1).unlink(missing_ok=True)
+    partition.log.close()
+    without_key = Partition(tmp_path)
+    without_key.reopen()
+    assert without_key.log.is_encrypted
+    layout = DataLayout(tmp_path)
     with pytest.raises(KeyRefused, match="another key"):
         open_encryption(system(key=OTHER_TEXT), layout, FILES)
     assert not has_check(layout, FILES)
