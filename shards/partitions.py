@@ -97,6 +97,11 @@ class Partitions:
         """Serve nothing of a partition whose files cannot be trusted, and overwrite nothing."""
         self._refused[target.namespace] = reason
 
+    @property
+    def refused(self) -> list[int]:
+        """The namespaces of partitions that are not served."""
+        return list(self._refused)
+
     def find(self, target: Target) -> OwnedPartition:
         """The partition, in the life that `target` means."""
         partition = self._owned.get(target.namespace)

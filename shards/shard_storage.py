@@ -17,6 +17,7 @@ from typing import Final
 
 from borzoi.protocol.batch import ENTRIES_MAX
 from borzoi.protocol.errors import BrokerError
+from borzoi.router.placement import unpack_namespace
 from borzoi.shards.cannot_boot import CannotBoot
 from borzoi.shards.config import Config
 from borzoi.shards.deduplication import Deduplication
@@ -33,7 +34,7 @@ from borzoi.shards.repairing import Repairing
 from borzoi.shards.shard_memory import ShardMemory
 from borzoi.shards.warm_reads import WarmReads
 from borzoi.shards.worker_spec import WorkerSpec
-from borzoi.storage.clean_stop import CleanStop
+from borzoi.storage.clean_stop import CleanPartition, CleanStop
 from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import EncryptionKey
@@ -204,9 +205,19 @@ class ShardStorage:
             for one in self.partitions
             if one.log.is_synced and not one.log.staged_messages
         }
-        CleanStop(rows).write(self.layout, self.files, self._spec.shard)
+        CleanStop({**self._missing(), **rows}).write(self.layout, self.files, self._spec.shard)
         self.partitions.close()
         return len(rows)
+
+    def _missing(self) -> dict[int, CleanPartition]:
+        """Rows of partitions that were refused because they are not there: they may come back."""
+        last = CleanStop.last(self.layout, self.files)
+        return {
+            namespace: row
+            for namespace in self.partitions.refused
+            if (row := last.get(namespace)) is not None
+            and not os.path.isdir(self.layout.partition(*unpack_namespace(namespace)))
+        }
 
     async def _sync_all(self) -> None:
         waiting = []

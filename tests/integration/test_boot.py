@@ -255,6 +255,10 @@ def test_small_things_that_are_lost_cost_no_messages(broker: BrokerProcess) -> N
     # The files may be on a disk that is not mounted: nothing begins in their place.
     assert wire.send("t", 2, b"y", stream="s") == CannotReadPartitions.status
     assert f"{found / '2'} is missing" in broker.output()
+    broker.stop()
+    broker.start()
+    wire = Wire(broker)
+    assert wire.send("t", 2, b"y", stream="s") == CannotReadPartitions.status
     wire.ask(PurgeTopic("s", "t"))
     assert wire.send("t", 2, b"z", stream="s") == 0
 
