@@ -215,7 +215,8 @@ class Compressing:
             # Purged or deleted meanwhile: no wonder.
             self._end()
             return
-        if isinstance(error, NotCompressed):
+        # A file that is lost does not come back: what lies behind it must not wait for it.
+        if isinstance(error, NotCompressed | FileNotFoundError):
             if len(self._left_plain) >= LEFT_PLAIN_MAX:
                 self._left_plain.clear()
             self._left_plain.add(job.place)

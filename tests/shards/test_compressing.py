@@ -255,6 +255,12 @@ def test_what_cannot_be_compressed_is_said_once(
     assert caplog.text.count("is not compressed") == 1
 
 
+def test_what_follows_a_segment_that_lost_its_index_is_compressed(packer: Packer) -> None:
+    (Path(packer.owner.directory) / f"{0:020d}.index").unlink()
+    packer.run()
+    assert packer.files() == [".log", "2.log.zstd", "4.log.zstd", "6.log"]
+
+
 def test_a_stop_leaves_no_temporary(packer: Packer) -> None:
     packer.compressing.stop()
     packer.run()
