@@ -204,6 +204,10 @@ class Compressing:
                 )
             except (OSError, NotCompressed, Stopped) as error:
                 self._loop.call_soon_threadsafe(self._failed, job, error)
+            except Exception as error:
+                # A fault of ours, but all that waits behind this segment must not suffer from it.
+                LOG.exception("compressing in %s broke", directory)
+                self._loop.call_soon_threadsafe(self._failed, job, NotCompressed(str(error)))
             else:
                 self._loop.call_soon_threadsafe(self._place, job, size)
 

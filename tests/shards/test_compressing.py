@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from borzoi.shards import compressing
 from borzoi.shards.compressing import (
     LOOK_AGAIN_S,
     LOOKS_PER_TURN,
@@ -259,6 +260,21 @@ def test_what_follows_a_segment_that_lost_its_index_is_compressed(packer: Packer
     (Path(packer.owner.directory) / f"{0:020d}.index").unlink()
     packer.run()
     assert packer.files() == [".log", "2.log.zstd", "4.log.zstd", "6.log"]
+
+
+def test_a_fault_of_ours_costs_one_segment(
+    packer: Packer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_arguments: object, **_options: object) -> int:
+        raise ZeroDivisionError("a fault")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compressing, "compress_segment", broken)
+        packer.step()
+    packer.run()
+    assert packer.files() == [".log", "2.log.zstd", "4.log.zstd", "6.log"]
+    assert "ZeroDivisionError: a fault" in caplog.text
+    assert packer.owner.visible() == PAYLOADS
 
 
 def test_a_stop_leaves_no_temporary(packer: Packer) -> None:
