@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from borzoi.spark.columns import Column, arrow_schema
+from borzoi.spark.freed_memory import keep_freed_memory
 from borzoi.spark.options import ReadOptions, SegmentFiles
 from borzoi.spark.polling import Polling, Run, runs_of
 from borzoi.spark.positions import Range, StreamIds
@@ -57,6 +58,7 @@ class RowReading:
         if isinstance(task, RangeTask):
             from borzoi.spark.decode import Place, decode_run
 
+            keep_freed_memory()
             schema = arrow_schema(self.columns, self.headers_as_structs)
             for one in task.ranges:
                 place = Place(task.stream.name, one.topic, one.partition)

@@ -2,8 +2,9 @@
 
 Only the executor's own eyes are trusted: a file is read if a later one stands beside it in the
 partition's directory (so nothing is appended to it any more), if it has an index for all of its
-messages, if its first row is the very row that the broker answers with (so it is this broker's
-directory, and this life of the partition), and if every message has its checksum and its offset.
+messages, if the first row that is read of the directory is the very row that the broker answers
+with (so it is this broker's, and this life of the partition: a purge makes another directory, and
+this one is held open), and if every message has its checksum and its offset.
 The broker is asked for all the rest: the active segment, what is compressed or encrypted, what
 retention deletes before it is open, what is damaged. A file that is open stays readable when it
 is deleted.
@@ -15,6 +16,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
@@ -25,14 +27,13 @@ from borzoi.protocol.batch import INDEX_ENTRY_SIZE, first_bad_message, sent_inde
 from borzoi.protocol.message import MESSAGE_HEADER_SIZE
 from borzoi.spark.failures import SegmentsUnusable
 from borzoi.spark.options import SegmentFiles
-from borzoi.spark.polling import Polling, Run, row_of, runs_of
+from borzoi.spark.polling import RUN_SIZE, Polling, Run, row_of, runs_of
 from borzoi.spark.positions import Range
 
 LOG: Final = logging.getLogger(__name__)
 STREAMS: Final = "streams"
 SEGMENT: Final = re.compile(r"(\d{20})\.(?:log|index)")
 WORDS_PER_ENTRY: Final = INDEX_ENTRY_SIZE // 4
-FILE_RUN_SIZE: Final = 1024 * 1024  # larger buffers are new memory from the system each time
 END_AT: Final = 1  # of the 4-byte words of an index entry
 ROWS_AT_ONCE: Final = 16_384  # whose index entries are held in memory
 
@@ -67,19 +68,23 @@ def runs_with_segments(
 ) -> Iterator[Run]:
     """Every message of the range, by whichever way it can be had."""
     at = wanted.begin
-    for piece in pieces_of(_names(files, directory), wanted.begin, wanted.end):
-        if piece.segment is not None:
-            try:
-                for run in _from_file(polling, wanted, piece, directory):
-                    yield run
-                    at = run.first_offset + run.message_count
-            except NotReadable as why:
-                LOG.warning("%s: %s; the broker is asked", directory, why)
-            except OtherRows as why:
-                _refuse(files, f"{directory} is not of this broker: {why}", why)
-        if at < piece.end:
-            yield from runs_of(polling, wanted._replace(begin=at, end=piece.end))
-        at = piece.end
+    is_proved = False
+    with _held(files, directory) as (held, names):
+        for piece in pieces_of(names, wanted.begin, wanted.end):
+            if piece.segment is not None:
+                try:
+                    row = None if is_proved else _row(polling, wanted._replace(begin=piece.begin))
+                    for run in file_runs(held, piece, row):
+                        is_proved = True
+                        yield run
+                        at = run.first_offset + run.message_count
+                except NotReadable as why:
+                    LOG.warning("%s: %s; the broker is asked", directory, why)
+                except OtherRows as why:
+                    _refuse(files, f"{directory} is not of this broker: {why}", why)
+            if at < piece.end:
+                yield from runs_of(polling, wanted._replace(begin=at, end=piece.end))
+            at = piece.end
 
 
 def pieces_of(names: Iterable[str], begin: int, end: int) -> list[Piece]:
@@ -102,15 +107,19 @@ def pieces_of(names: Iterable[str], begin: int, end: int) -> list[Piece]:
     return pieces
 
 
-def file_runs(directory: str, piece: Piece, first_row: bytes) -> Iterator[Run]:
-    """The messages of a piece, each verified. `first_row` is what the broker has there."""
+def file_runs(directory: str, piece: Piece, first_row: bytes | None) -> Iterator[Run]:
+    """The messages of a piece, each verified.
+
+    `first_row` is what the broker has there; None if the directory is known to be the broker's.
+    """
     path = os.path.join(directory, f"{piece.segment:020}")
     try:
         with (
             open(f"{path}.log", "rb", buffering=0) as log,
             open(f"{path}.index", "rb", buffering=0) as index,
         ):
-            _compare(log.fileno(), index.fileno(), piece, first_row)
+            if first_row is not None:
+                _compare(log.fileno(), index.fileno(), piece, first_row)
             for begin in range(piece.begin, piece.end, ROWS_AT_ONCE):
                 window = piece._replace(begin=begin, end=min(piece.end, begin + ROWS_AT_ONCE))
                 yield from _window(log.fileno(), index.fileno(), window)
@@ -118,25 +127,35 @@ def file_runs(directory: str, piece: Piece, first_row: bytes) -> Iterator[Run]:
         raise NotReadable(f"{error}") from error
 
 
-def _from_file(polling: Polling, wanted: Range, piece: Piece, directory: str) -> Iterator[Run]:
-    row = row_of(polling, wanted._replace(begin=piece.begin))
+def _row(polling: Polling, wanted: Range) -> bytes:
+    row = row_of(polling, wanted)
     if row is None:
-        raise NotReadable(f"the broker has no row {piece.begin}")
-    return file_runs(directory, piece, row)
+        raise NotReadable(f"the broker has no row {wanted.begin}")
+    return row
 
 
-def _names(files: SegmentFiles, directory: str) -> list[str]:
-    """Of the partition's directory; none if it is not there, as with one that is all in memory."""
+@contextmanager
+def _held(files: SegmentFiles, directory: str) -> Iterator[tuple[str, list[str]]]:
+    """The partition's directory, under a name that stays its own, and the names in it.
+
+    None if it is not there, as with one that is all in memory.
+    """
     try:
         os.listdir(os.path.join(files.data_dir, STREAMS))
     except OSError as error:
         _refuse(files, f"dataDir is no data directory that can be read here: {error}", error)
-        return []
+        yield directory, []
+        return
     try:
-        return os.listdir(directory)
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         LOG.info("%s cannot be read: %s; the broker is asked", directory, error)
-        return []
+        yield directory, []
+        return
+    try:
+        yield f"/proc/self/fd/{fd}", os.listdir(fd)
+    finally:
+        os.close(fd)
 
 
 def _refuse(files: SegmentFiles, why: str, cause: Exception) -> None:
@@ -161,12 +180,12 @@ def _window(log: int, index: int, piece: Piece) -> Iterator[Run]:
     first = 0
     while first < row_count:
         # As many rows as fit, but at least one.
-        fits = int(np.searchsorted(bounds, bounds[first] + FILE_RUN_SIZE, "right")) - 1
+        fits = int(np.searchsorted(bounds, bounds[first] + RUN_SIZE, "right")) - 1
         last = min(max(fits, first + 1), row_count)
         messages = _read(log, int(bounds[first]), int(bounds[last] - bounds[first]))
         bad = first_bad_message(messages, last - first, piece.begin + first)
         if bad is not None:
-            raise NotReadable(f"message {bad} of segment {piece.segment} is damaged")
+            raise NotReadable(f"message {bad} of segment {piece.segment} is damaged or encrypted")
         entries = sent_index(messages, last - first)
         yield Run(messages, entries, last - first, piece.begin + first)
         first = last

@@ -16,7 +16,7 @@ from borzoi.spark import segments
 from borzoi.spark.columns import HEADERS, NULLABLE, TYPES, Column
 from borzoi.spark.failures import DataLoss, SegmentsUnusable
 from borzoi.spark.options import read_options
-from borzoi.spark.polling import Run
+from borzoi.spark.polling import Polling, Run, row_of
 from borzoi.spark.positions import Range, StreamIds
 from borzoi.spark.rows import RangeTask, RowReading
 from borzoi.spark.segments import NotReadable, OtherRows, Piece, file_runs, pieces_of
@@ -116,7 +116,7 @@ def from_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     original = segments.file_runs
 
-    def noted(directory: str, piece: Piece, first_row: bytes) -> Iterator[Run]:
+    def noted(directory: str, piece: Piece, first_row: bytes | None) -> Iterator[Run]:
         for run in original(directory, piece, first_row):
             found.extend(range(run.first_offset, run.first_offset + run.message_count))
             yield run
@@ -141,7 +141,7 @@ def test_large_segments_are_read_piece_by_piece(
     rows: Rows, from_files: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "ROWS_AT_ONCE", 3)
-    monkeypatch.setattr(segments, "FILE_RUN_SIZE", 400)
+    monkeypatch.setattr(segments, "RUN_SIZE", 400)
     assert rows.from_disk(0, ROWS).equals(rows.read(0, ROWS))
     assert from_files
 
@@ -194,6 +194,19 @@ def test_compressed_segments_come_from_the_broker(
     assert from_files == []
 
 
+def test_the_broker_is_asked_for_one_row(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def noted(polling: Polling, wanted: Range) -> bytes | None:
+        asked.append(wanted.begin)
+        return row_of(polling, wanted)
+
+    monkeypatch.setattr(segments, "row_of", noted)
+    begin, end = rows.sealed()[1] + 1, rows.sealed()[3]
+    assert rows.from_disk(begin, end).equals(rows.read(begin, end))
+    assert asked == [begin]
+
+
 def file_runs_of(rows: Rows, piece: Piece) -> Iterator[Run]:
     """Of a piece that begins with its file; the broker's row is the one in the file."""
     data = (rows.directory / f"{piece.segment:020}.log").read_bytes()
@@ -210,7 +223,7 @@ def test_a_file_that_is_deleted_before_it_is_open(copied: Rows) -> None:
 
 
 def test_an_open_file_stays_readable(copied: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "FILE_RUN_SIZE", 100)
+    monkeypatch.setattr(segments, "RUN_SIZE", 100)
     first, following = copied.sealed()[:2]
     runs = file_runs_of(copied, Piece(first, following, first))
     count = next(runs).message_count
