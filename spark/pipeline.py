@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,7 +43,20 @@ class Place:
     topic: Identifier
 
 
-def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say where a topic is, given to the command as `place`; and `master`."""
+
+    @wraps(command)
+    def function(
+        topic: tuple[Identifier, Identifier],
+        server: str,
+        username: str,
+        password: str,
+        token: str | None,
+        **others: Any,
+    ) -> Any:
+        return command(place=place_of(topic, server, username, password, token), **others)
+
     for option in (
         click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
         click.option("--token", envvar=f"{ENVIRONMENT}TOKEN", help="A personal access token."),
@@ -92,17 +106,8 @@ def pipeline() -> None:
 @click.option("--interval", default="5 seconds", show_default=True, help="Between batches.")
 @click.option("--rows-per-batch", type=click.IntRange(min=1), default=1_000_000, show_default=True)
 @click.option("--ignore-data-loss", is_flag=True, help="Go on where messages were deleted.")
-def to_files_command(
-    topic: tuple[Identifier, Identifier],
-    server: str,
-    username: str,
-    password: str,
-    token: str | None,
-    master: str,
-    **how: Any,
-) -> None:
+def to_files_command(place: Place, master: str, **how: Any) -> None:
     """From a topic into Parquet, partitioned by topic and day, each message once."""
-    place = place_of(topic, server, username, password, token)
     with_spark(master, lambda spark: to_files(spark, place, say=click.echo, **how))
 
 
@@ -117,17 +122,8 @@ def to_files_command(
 )
 @click.option("--key", help="Column whose values choose the partition.")
 @click.option("--write-id", help="Names this write: repeated, it has the same message ids.")
-def to_topic_command(
-    topic: tuple[Identifier, Identifier],
-    server: str,
-    username: str,
-    password: str,
-    token: str | None,
-    master: str,
-    **how: Any,
-) -> None:
+def to_topic_command(place: Place, master: str, **how: Any) -> None:
     """Parquet, CSV or JSON lines into a topic: rows become JSON, or their `payload` column."""
-    place = place_of(topic, server, username, password, token)
     count = with_spark(master, lambda spark: to_topic(spark, place, **how))
     click.echo(f"{count:,} messages sent")
 

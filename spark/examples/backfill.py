@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from borzoi.spark.pipeline import Place, place_of, place_options, with_payload, with_spark
+from borzoi.spark.pipeline import Place, place_options, with_payload, with_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,17 +40,12 @@ def run(spark: "SparkSession", place: Place, target: str, since: str, until: str
 @click.option("--since", required=True, help="A time such as 2030-01-31T12:00:00Z, or -2h.")
 @click.option("--until", required=True)
 def main(
-    topic: tuple[int | str, int | str],
-    server: str,
-    username: str,
-    password: str,
-    token: str | None,
+    place: Place,
     master: str,
     target: str,
     since: str,
     until: str,
 ) -> None:
-    place = place_of(topic, server, username, password, token)
     count = with_spark(master, lambda spark: run(spark, place, target, since, until))
     click.echo(f"{count:,} rows")
 

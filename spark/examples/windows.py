@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from borzoi.spark.pipeline import Place, follow, place_of, place_options, with_spark
+from borzoi.spark.pipeline import Place, follow, place_options, with_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,16 +57,11 @@ def run(spark: "SparkSession", place: Place, target: str, late: str = "10 minute
 @click.option("--to", "target", required=True)
 @click.option("--late", default="10 minutes", show_default=True)
 def main(
-    topic: tuple[int | str, int | str],
-    server: str,
-    username: str,
-    password: str,
-    token: str | None,
+    place: Place,
     master: str,
     target: str,
     late: str,
 ) -> None:
-    place = place_of(topic, server, username, password, token)
     with_spark(master, lambda spark: run(spark, place, target, late))
 
 
