@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-TRACER_TIMEOUT_S: Final = 30.0
+TRACER_TIMEOUT_S: Final = 90.0
 
 
 @contextmanager
