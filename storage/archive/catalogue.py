@@ -82,7 +82,23 @@ def archived_segments(store: ArchiveStore, life: Life, wanted: Callable[[int], b
 
 
 def archived_lives(store: ArchiveStore) -> list[ArchivedLife]:
-    """Every life in the archive, by its ids and birth."""
+    """Every life in the archive, by its ids and birth, each as whole as it is archived.
+
+    An archive may grow while it is listed, and a listing may then show a segment without one that
+    was archived shortly before it. But what a first listing shows was there, with all before it,
+    when a second one began: so far the second can be believed.
+    """
+    ends = {life: max(segments) for life, segments in _listed(store).items()}
+    found = []
+    for life, sizes in sorted(_listed(store).items()):
+        segments = tuple(first for first in sorted(sizes) if first <= ends.get(life, -1))
+        if segments:
+            found.append(ArchivedLife(life, segments, sum(sizes[first] for first in segments)))
+    return found
+
+
+def _listed(store: ArchiveStore) -> dict[Life, dict[int, int]]:
+    """Of each life the first offsets of its segments with a manifest, and their sizes."""
     sizes: dict[Life, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     counting: dict[Life, list[int]] = defaultdict(list)
     for stored in store.list(STREAMS):
@@ -92,10 +108,10 @@ def archived_lives(store: ArchiveStore) -> list[ArchivedLife]:
         sizes[key.life][key.first_offset] += stored.size
         if key.is_manifest:
             counting[key.life].append(key.first_offset)
-    return [
-        ArchivedLife(life, tuple(sorted(segments)), sum(sizes[life][first] for first in segments))
-        for life, segments in sorted(counting.items())
-    ]
+    return {
+        life: {first: sizes[life][first] for first in segments}
+        for life, segments in counting.items()
+    }
 
 
 def archived_states(store: ArchiveStore) -> list[ArchivedState]:

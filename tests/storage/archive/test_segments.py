@@ -8,10 +8,10 @@ import pytest
 
 from borzoi.storage.archive.catalogue import archived_lives, archived_segments
 from borzoi.storage.archive.copying import ObjectDamaged, Stopped, always
-from borzoi.storage.archive.manifest import Life, SegmentManifest
+from borzoi.storage.archive.manifest import Life, SegmentManifest, segment_key
 from borzoi.storage.archive.restoring import finish_partition, restore_offsets, restore_segment
 from borzoi.storage.archive.segments import SegmentGone, archive_segment
-from borzoi.storage.archive.store import ObjectMissing, StoreFailed
+from borzoi.storage.archive.store import ObjectMissing, StoredObject, StoreFailed
 from borzoi.storage.birth import read_birth
 from borzoi.storage.files import Files
 from borzoi.storage.offsets import ConsumerOffsets
@@ -20,6 +20,21 @@ from tests.storage.faults import FailingFiles
 from tests.storage.partitions import BIRTH, Partition, payloads_in
 
 LIFE = Life(0, 0, 0, BIRTH)
+
+
+class GrowingStore(MemoryStore):
+    """Each listing misses some segments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missed: list[set[int]] = []
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        missed = self.missed.pop(0) if self.missed else set()
+        for one in super().list(prefix):
+            key = segment_key(one.key)
+            if key is None or key.first_offset not in missed:
+                yield one
 
 
 @pytest.fixture
@@ -65,6 +80,20 @@ def test_a_segment_counts_when_all_its_files_have_arrived(partition: Partition) 
     assert archived_segments(store, LIFE, lambda first_offset: first_offset != 2) == set()
     (life,) = archived_lives(store)
     assert (life.life, life.segments) == (LIFE, (2,))
+
+
+def test_a_listing_that_missed_what_was_archived_meanwhile_shows_no_gap(
+    partition: Partition,
+) -> None:
+    """Directories and buckets that grow while they are listed may show what came last only."""
+    store = GrowingStore()
+    for number in range(3):
+        archive(partition, store, number)
+    store.missed = [{2}, {4}]
+    assert [life.segments for life in archived_lives(store)] == [(0, 2)]
+    store.missed = [{0, 2, 4}, set()]
+    assert archived_lives(store) == []
+    assert [life.segments for life in archived_lives(store)] == [(0, 2, 4)]
 
 
 @pytest.mark.parametrize("done_first", [False, True])
