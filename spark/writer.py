@@ -27,6 +27,7 @@ from borzoi.protocol.identifiers import Identifier, PartitionId
 from borzoi.protocol.responses import TopicDetails
 from borzoi.protocol.send_messages import PreparedBatch, encode_prepared_messages
 from borzoi.spark.failures import InvalidRow, InvalidSchema, NotFound
+from borzoi.spark.freed_memory import keep_freed_memory
 from borzoi.spark.options import WriteOptions
 from borzoi.spark.sending import Sending
 from borzoi.spark.wire import ask
@@ -71,11 +72,9 @@ class IggyWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
-        context = _context()
-        seed = None
-        if self._options.write_id is not None:
-            seed = (self._options.write_id, context.partitionId())
-        return send_all(self._options, iterator, seed, context.partitionId())
+        write_id = self._options.write_id
+        seed = None if write_id is None else (write_id,)
+        return send_all(self._options, iterator, seed, _context().partitionId())
 
 
 class IggyStreamWriter(DataSourceStreamArrowWriter):
@@ -87,7 +86,7 @@ class IggyStreamWriter(DataSourceStreamArrowWriter):
         context = _context()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         # Nothing promises these properties. Without them ids are the broker's: at least once.
-        seed = (query, batch, context.partitionId()) if query and batch else None
+        seed = (query, batch) if query and batch else None
         return send_all(self._options, iterator, seed, context.partitionId())
 
 
@@ -113,11 +112,13 @@ def send_all(
     seed: tuple[object, ...] | None,
     task: int,
 ) -> Written:
-    """The rows of one task."""
-    from borzoi.spark.encode import chunks_of, first_id
+    """The rows of one task; the same ones have the same seed."""
+    from borzoi.spark.encode import chunks_of, first_id, first_turn
 
+    keep_freed_memory()
     # Without a seed there is no retry that could be recognised, yet ids are unique.
-    source = seed if seed is not None else (time.time_ns(), os.urandom(8).hex(), task)
+    source = seed if seed is not None else (time.time_ns(), os.urandom(8).hex())
+    turn = first_turn(seed, task)
     counts = PartitionCounts(options)
     count = 0
     with Sending(options.access) as sending:
@@ -126,8 +127,8 @@ def send_all(
                 continue
             now_us = time.time_ns() // NS_PER_US
             for topic, rows, numbers in _by_topic(batch, options.topic, count):
-                first = first_id(*source, topic)
-                for chunk in chunks_of(rows, counts[topic], first, numbers, now_us, task):
+                first = first_id(*source, task, topic)
+                for chunk in chunks_of(rows, counts[topic], first, numbers, now_us, turn):
                     target = encode_prepared_messages(
                         options.stream,
                         topic,

@@ -19,6 +19,7 @@ from borzoi.spark.encode import (
     Numbers,
     chunks_of,
     first_id,
+    first_turn,
     ids_of,
 )
 from borzoi.spark.failures import InvalidRow
@@ -41,10 +42,10 @@ def sent(
     partitions: int = 1,
     first: int = 1,
     number: int = 0,
-    task: int = 0,
+    turn: int = 0,
 ) -> list[tuple[int, Message]]:
     batch = pa.RecordBatch.from_pydict(dict(columns))
-    found = chunks_of(batch, partitions, first, rows_from(number, len(batch)), NOW, task)
+    found = chunks_of(batch, partitions, first, rows_from(number, len(batch)), NOW, turn)
     return [(chunk.partition, message) for chunk in found for message in messages_of(chunk)]
 
 
@@ -98,14 +99,38 @@ def test_rows_without_a_place_are_spread_by_their_number() -> None:
     assert [partition for partition, _ in later] == [1] * ROWS_IN_A_ROW + [2] * ROWS_IN_A_ROW
 
 
+def test_small_batches_do_not_all_go_to_one_partition() -> None:
+    turns = [first_turn(("query", number), 0) for number in range(64)]
+    found = {sent({"payload": [b"x"]}, partitions=4, turn=turn)[0][0] for turn in turns}
+    assert found == {0, 1, 2, 3}
+    assert [first_turn(("query", 7), task) - turns[7] for task in range(3)] == [0, 1, 2]
+    assert [first_turn(None, task) for task in range(3)] == [0, 1, 2]
+
+
+def test_rows_are_moved_only_where_few_follow_each_other() -> None:
+    """Either way each partition gets its rows in their order."""
+    for run, counts in ((1000, [1000, 1000, 1000, 1000]), (100, [2000, 2000])):
+        partitions = [number // run % 2 for number in range(4000)]
+        batch = pa.RecordBatch.from_pydict(
+            {"payload": [b"%d" % number for number in range(4000)], "partition": partitions}
+        )
+        found = list(chunks_of(batch, 2, 1, rows_from(0, 4000), NOW))
+        assert [chunk.message_count for chunk in found] == counts
+        for partition in (0, 1):
+            numbers = [number for number in range(4000) if partitions[number] == partition]
+            got = [m for chunk in found if chunk.partition == partition for m in messages_of(chunk)]
+            assert [int(message.payload) for message in got] == numbers
+            assert [message.id for message in got] == [number + 1 for number in numbers]
+
+
 def test_ids_and_partitions_do_not_depend_on_how_a_task_is_cut() -> None:
     rows = {"payload": [b"%d" % number for number in range(2500)]}
-    whole = sent(rows, partitions=3, first=2**64 - 5, task=1)
+    whole = sent(rows, partitions=3, first=2**64 - 5, turn=1)
     parts = [
         one
         for begin, end in ((0, 7), (7, 1600), (1600, 2500))
         for one in sent(
-            {"payload": rows["payload"][begin:end]}, 3, first=2**64 - 5, number=begin, task=1
+            {"payload": rows["payload"][begin:end]}, 3, first=2**64 - 5, number=begin, turn=1
         )
     ]
     assert len(whole) == 2500
