@@ -37,7 +37,7 @@ Default = TypeVar("Default")
 
 ROWS_PER_TRIGGER: Final = 1_000_000
 BYTES_PER_TRIGGER: Final = 256 * 1024 * 1024
-ROWS_PER_TASK_MIN: Final = 20_000
+ROWS_PER_TASK_MIN: Final = 100_000  # to begin a task costs as much as 65,000 rows
 TIMEOUT_US: Final = 30_000_000
 RETRIES: Final = 8
 RETRY_INTERVAL_US: Final = 100_000

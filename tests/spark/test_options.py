@@ -37,7 +37,7 @@ def test_what_nobody_says() -> None:
     assert (options.tasks.count_min, options.tasks.rows_max, options.tasks.rows_min) == (
         1,
         None,
-        20_000,
+        100_000,
     )
     assert not options.include_headers
     assert options.columns is None

@@ -134,11 +134,11 @@ def test_no_task_is_larger_than_allowed(ranges: list[Range], limit: int, rows: i
 
 def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
     small = [Range("t", number, 0, 100) for number in range(10)]
-    assert len(plan_tasks(small, Tasks(1, None, 20_000))) == 1
+    assert len(plan_tasks(small, Tasks(1, None, 100_000))) == 1
     assert len(plan_tasks(small, Tasks(1, None, 500))) == 2
     assert len(plan_tasks(small, Tasks(1, None, 0))) == 10
     large = [Range("t", number, 0, 250_000) for number in range(4)]
-    assert len(plan_tasks(large, Tasks(1, None, 20_000))) == 4
+    assert len(plan_tasks(large, Tasks(1, None, 100_000))) == 4
 
 
 def test_more_tasks_come_from_the_largest_range() -> None:
