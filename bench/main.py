@@ -256,8 +256,8 @@ def scale(duration: int, only: tuple[str, ...], data_dir: Path | None, output_di
 @click.option("--rows", type=POSITIVE, default=1_000_000, show_default=True)
 @click.option("--partitions", type=POSITIVE, default=4, show_default=True)
 @click.option("-m", "--message-size", type=SIZE, default="200", show_default=True)
-@click.option("--runs", type=POSITIVE, default=3, show_default=True, help="The best one counts.")
-@click.option("--warm-ups", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option("--runs", type=POSITIVE, default=7, show_default=True, help="Of each case.")
+@click.option("--warm-ups", type=click.IntRange(min=0), default=3, show_default=True)
 @click.option("--samples", type=POSITIVE, default=20, show_default=True, help="Of the latency.")
 @data_dir_option
 @click.option("-o", "--output-dir", type=DIRECTORY, default="spark_results", show_default=True)
@@ -276,8 +276,8 @@ def spark(
         import tempfile
 
         from borzoi.bench.saving import save_json
-        from borzoi.bench.spark_rates import measure_spark
-        from borzoi.bench.spark_report import draw_rates, rates_table
+        from borzoi.bench.spark_report import draw_rates, rates_table, ratios_table
+        from borzoi.bench.spark_runs import measure_spark
         from borzoi.bench.tables import new_console
 
         console = new_console()
@@ -293,18 +293,13 @@ def spark(
                 console.print,
             )
         console.print(rates_table(found))
+        console.print(ratios_table(found))
         console.print(
             f"send to end of batch: p50 {found.percentile(0.5):.0f} ms,"
             f" p95 {found.percentile(0.95):.0f} ms"
         )
         output_dir.mkdir(parents=True, exist_ok=True)
-        save_json(
-            {
-                "rates": [rate.as_json() for rate in found.rates],
-                "latencies_ms": found.latencies_ms,
-            },
-            output_dir / "spark.json",
-        )
+        save_json(found.as_json(), output_dir / "spark.json")
         console.print(f"written to {draw_rates(found, output_dir / 'spark.png')}")
 
 
