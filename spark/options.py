@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from borzoi.client.address import Login, ServerAddress, parse_address
 from borzoi.client.arguments import InvalidArgument, check_identifier
 from borzoi.protocol.identifiers import Identifier
+from borzoi.spark.cores import known_cores
 from borzoi.spark.failures import InvalidOption
 from borzoi.spark.starts import (
     EARLIEST,
@@ -87,9 +88,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """How ranges become tasks."""
+    """How ranges become tasks; None is no limit."""
 
     count_min: int
+    count_max: int | None
     rows_max: int | None
     rows_min: int
 
@@ -170,6 +172,7 @@ READ: Final = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
+    "maxPartitions",
     "maxRecordsPerPartition",
     "minRowsPerTask",
     "includeHeaders",
@@ -220,11 +223,7 @@ def read_options(
             rows_min=given.parsed("minOffsetsPerTrigger", _count, 0),
             delay_max_s=given.parsed("maxTriggerDelay", duration_us, TRIGGER_DELAY_US) / 1e6,
         ),
-        tasks=Tasks(
-            count_min=given.parsed("minPartitions", _positive, 1),
-            rows_max=given.parsed("maxRecordsPerPartition", _positive, None),
-            rows_min=given.parsed("minRowsPerTask", _count, ROWS_PER_TASK_MIN),
-        ),
+        tasks=_tasks(given, environ),
         include_headers=given.parsed("includeHeaders", _boolean, False),
         headers_as_structs=given.parsed("headersFormat", _headers_format, False),
         columns=given.parsed("columns", _names, None),
@@ -282,6 +281,20 @@ def _suggestion(name: str, proper: Mapping[str, str]) -> str:
         return f"; it is called {kafkas} here"
     near = difflib.get_close_matches(name.lower(), proper, n=1)
     return f"; is {proper[near[0]]} meant?" if near else f"; known are {', '.join(proper.values())}"
+
+
+def _tasks(given: _Given, environ: Mapping[str, str]) -> Tasks:
+    """Without a word from the user there are no more tasks than cores, where these are known."""
+    count_min = given.parsed("minPartitions", _positive, 1)
+    count_max = given.parsed("maxPartitions", _limit, known_cores(environ))
+    if given.has("maxPartitions") and count_max is not None and count_max < count_min:
+        raise InvalidOption(f"minPartitions is {count_min}, more than maxPartitions, {count_max}")
+    return Tasks(
+        count_min=count_min,
+        count_max=count_max,
+        rows_max=given.parsed("maxRecordsPerPartition", _positive, None),
+        rows_min=given.parsed("minRowsPerTask", _count, ROWS_PER_TASK_MIN),
+    )
 
 
 def _access(given: _Given, environ: Mapping[str, str]) -> Access:

@@ -1,8 +1,9 @@
 """From ranges to tasks: large ranges are split, small ones share a task.
 
 A Python task costs some 60 ms of CPU before its first row, so small ranges are put together
-until a task has `rows_min` rows; a task of one cannot be parallel, so large ones are split when
-more tasks are wanted. Equal input gives equal tasks.
+until a task has `rows_min` rows, and all of them into `count_max` tasks, the number of cores if
+it is known; a task of one cannot be parallel, so large ones are split when more tasks are wanted.
+Equal input gives equal tasks.
 """
 
 import heapq
@@ -16,9 +17,10 @@ def plan_tasks(ranges: Sequence[Range], tasks: Tasks) -> list[list[Range]]:
     """Every row of `ranges` in exactly one task; no task is empty."""
     ranges = [one for one in ranges if one.row_count > 0]
     pieces = split(ranges, tasks.count_min, tasks.rows_max)
-    rows = row_count(pieces)
-    count = max(tasks.count_min, -(-rows // tasks.rows_min) if tasks.rows_min else len(pieces))
-    return pack(pieces, count, tasks.rows_max)
+    count = -(-row_count(pieces) // tasks.rows_min) if tasks.rows_min else len(pieces)
+    if tasks.count_max is not None:
+        count = min(count, tasks.count_max)
+    return pack(pieces, max(tasks.count_min, count), tasks.rows_max)
 
 
 def split(ranges: Sequence[Range], count_min: int, rows_max: int | None) -> list[Range]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from borzoi.spark.cores import environment_of
 from borzoi.spark.failures import IggyError
 from borzoi.spark.java import java_home
 from borzoi.spark.scripts import installed_pyspark
@@ -61,7 +62,10 @@ def session(
         builder = builder.master(master)
     elif "spark.master" not in given and SUBMITTED not in os.environ:
         builder = builder.master(master := LOCAL)
-    is_local = (master or given.get("spark.master", "")).startswith("local")
+    chosen = master or given.get("spark.master", "")
+    is_local = chosen.startswith("local")
+    if SparkSession.getActiveSession() is None:
+        os.environ |= environment_of(chosen)
     for name, value in (default_config(is_local, short_lived) | given).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

@@ -118,32 +118,41 @@ def test_limits_are_shared_in_proportion() -> None:
 
 @given(ranges=RANGES, count=st.integers(1, 30), rows=st.integers(0, 1000))
 def test_every_row_is_in_one_task(ranges: list[Range], count: int, rows: int) -> None:
-    tasks = plan_tasks(ranges, Tasks(count, None, rows))
+    tasks = plan_tasks(ranges, Tasks(count, None, None, rows))
     assert rows_of(tasks) == rows_of([ranges])
     assert all(row_count(task) > 0 for task in tasks)
     assert len(tasks) >= min(count, row_count(ranges))
-    assert plan_tasks(ranges, Tasks(count, None, rows)) == tasks
+    assert plan_tasks(ranges, Tasks(count, None, None, rows)) == tasks
 
 
 @given(ranges=RANGES, limit=st.integers(10, 1000), rows=st.integers(0, 1000))
 def test_no_task_is_larger_than_allowed(ranges: list[Range], limit: int, rows: int) -> None:
-    tasks = plan_tasks(ranges, Tasks(1, limit, rows))
+    tasks = plan_tasks(ranges, Tasks(1, None, limit, rows))
     assert rows_of(tasks) == rows_of([ranges])
     assert all(row_count(task) <= limit for task in tasks)
 
 
 def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
     small = [Range("t", number, 0, 100) for number in range(10)]
-    assert len(plan_tasks(small, Tasks(1, None, 100_000))) == 1
-    assert len(plan_tasks(small, Tasks(1, None, 500))) == 2
-    assert len(plan_tasks(small, Tasks(1, None, 0))) == 10
+    assert len(plan_tasks(small, Tasks(1, None, None, 100_000))) == 1
+    assert len(plan_tasks(small, Tasks(1, None, None, 500))) == 2
+    assert len(plan_tasks(small, Tasks(1, None, None, 0))) == 10
     large = [Range("t", number, 0, 250_000) for number in range(4)]
-    assert len(plan_tasks(large, Tasks(1, None, 100_000))) == 4
+    assert len(plan_tasks(large, Tasks(1, None, None, 100_000))) == 4
+
+
+def test_there_are_no_more_tasks_than_wanted() -> None:
+    ranges = [Range("t", number, 0, 250_000) for number in range(4)]
+    two = plan_tasks(ranges, Tasks(1, 2, None, 100_000))
+    assert [row_count(task) for task in two] == [500_000, 500_000]
+    assert len(plan_tasks(ranges, Tasks(1, 8, None, 100_000))) == 4
+    assert len(plan_tasks(ranges, Tasks(6, 2, None, 100_000))) == 6  # more were asked for
+    assert len(plan_tasks(ranges, Tasks(1, 2, 100_000, 0))) == 12  # or none may be so large
 
 
 def test_more_tasks_come_from_the_largest_range() -> None:
     skewed = [Range("t", 0, 0, 1000), Range("t", 1, 0, 10)]
-    tasks = plan_tasks(skewed, Tasks(5, None, 0))
+    tasks = plan_tasks(skewed, Tasks(5, None, None, 0))
     assert sorted(row_count(task) for task in tasks) == [10, 250, 250, 250, 250]
 
 

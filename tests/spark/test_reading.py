@@ -62,6 +62,14 @@ def test_boundaries_and_tasks(queries: Queries) -> None:
     assert queries.read(topic, startingOffsets="latest").count() == 0
 
 
+def test_there_are_as_many_tasks_as_a_local_spark_has_cores(queries: Queries) -> None:
+    topic = queries.broker.filled(10, 10, 10, 10)
+    assert queries.read(topic, minRowsPerTask="0").rdd.getNumPartitions() == 2
+    free = queries.read(topic, minRowsPerTask="0", maxPartitions="none")
+    assert free.rdd.getNumPartitions() == 4
+    assert queries.read(topic, minRowsPerTask="0").count() == free.count() == 40
+
+
 def test_what_cannot_be_read_says_why(queries: Queries) -> None:
     topic = queries.broker.filled(5)
     beyond = json.dumps({topic: {"0": 9}})
