@@ -24,7 +24,7 @@ CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-
 UNITS: Final = ("bytes", "seconds", "ratio")
 """A family whose name ends with one of these says so once more, as the format wants it."""
 
-ROWS_PER_PIECE: Final = 256
+ROWS_PER_PIECE: Final = 128
 END: Final = b"# EOF\n"
 
 Row: TypeAlias = tuple[tuple[str | int, ...], float]

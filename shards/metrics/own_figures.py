@@ -38,7 +38,7 @@ from borzoi.shards.partitions import Partitions
 from borzoi.shards.write_faults import FaultCount, WriteFaults
 from borzoi.storage.ratio import Ratio
 
-STEPS_PER_TURN: Final = 512
+STEPS_PER_TURN: Final = 256
 PROCESS_STATUS: Final = Path("/proc/self/status")
 
 

@@ -242,7 +242,7 @@ def test_garbage_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
                 answer = await door.send(garbage(), half_close=chance.random() < 0.3)
                 assert answer == b"" or status_of(answer) in (200, 400, 404, 405, 408, 431, 505)
 
-        for _ in range(20):
+        for _ in range(8):
             await asyncio.gather(*(one() for _ in range(CONNECTIONS_MAX)))
         await door.until(lambda: not door.door._open)
         assert (await door.send(GET)).endswith(TEXT)
