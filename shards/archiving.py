@@ -58,11 +58,12 @@ T = TypeVar("T")
 
 
 class ArchivingStats(NamedTuple):
-    """What was archived since the start, and how often the store failed in a row."""
+    """What was archived since the start, and how often rounds failed: in a row, and in all."""
 
     segments: int
     size_bytes: int
     failures: int
+    failures_total: int
 
 
 class ForeignArchive(Exception):
@@ -128,12 +129,15 @@ class Archiver:
         self._is_running = False
         self._is_urgent = False
         self._failures = 0
+        self._failures_total = 0
         self._segments = 0
         self._size_bytes = 0
 
     def stats(self) -> ArchivingStats:
         """The figures of this moment."""
-        return ArchivingStats(self._segments, self._size_bytes, self._failures)
+        return ArchivingStats(
+            self._segments, self._size_bytes, self._failures, self._failures_total
+        )
 
     def start(self) -> None:
         """Begin with the first round at once: it tells what is archived already."""
@@ -157,6 +161,17 @@ class Archiver:
             self._wanted[life] = max(self._wanted.get(life, 0), oldest[-1].end_offset)
             self._hurry()
         return count
+
+    def waiting_count(self, partition: OwnedPartition) -> int:
+        """How many sealed segments of a partition have yet to be archived."""
+        sealed, life = partition.log.sealed, life_of(partition)
+        if not sealed or not (self._every_segment or life in self._wanted):
+            return 0
+        archived: Set[int] = self._archived.get(life, set())
+        end_offset = sealed[-1].end_offset if self._every_segment else self._wanted[life]
+        return sum(
+            one.first_offset not in archived and one.end_offset <= end_offset for one in sealed
+        )
 
     def _hurry(self) -> None:
         """Somebody waits. After failures nothing is hurried."""
@@ -187,6 +202,7 @@ class Archiver:
             delay_s = BACKOFF_MIN_S
         except (StoreFailed, ForeignArchive, ManifestDamaged, OSError) as error:
             self._failures += 1
+            self._failures_total += 1
             delay_s = backoff_s(self._failures)
             LOG.warning("archiving goes on in %.0f s, the archive failed: %s", delay_s, error)
         else:

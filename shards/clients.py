@@ -85,6 +85,11 @@ class Clients:
         """Whether a session of that id is connected to this shard."""
         return client_id in self._sessions
 
+    @property
+    def here_count(self) -> int:
+        """How many clients are connected to this shard."""
+        return len(self._sessions)
+
     def describe(self, session: Connected) -> ClientDetails:
         """A session as clients see it."""
         groups = tuple(Membership(*group) for group in self._groups_of(session.client_id))

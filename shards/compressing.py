@@ -25,7 +25,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from borzoi.router.placement import unpack_namespace
 from borzoi.shards.config.schema import Compression
 from borzoi.shards.deleting import TRASH_PREFIX
 from borzoi.shards.metadata.state import Topic
@@ -142,15 +141,6 @@ class Compressing:
         """A segment of this partition was sealed and is on the disk."""
         self._waiting[partition] = None
         self._next()
-
-    def ratios(self) -> dict[tuple[int, int], Ratio]:
-        """What is saved in the partitions of this shard, by stream and topic: for metrics."""
-        found: dict[tuple[int, int], Ratio] = {}
-        for partition in self._partitions():
-            stream_id, topic_id, _ = unpack_namespace(partition.target.namespace)
-            place = stream_id, topic_id
-            found[place] = found.get(place, Ratio()).plus(ratio_of(partition))
-        return found
 
     def stop(self) -> None:
         """Begin nothing any more; what runs ends after the block it is at."""

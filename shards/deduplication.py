@@ -73,6 +73,8 @@ class Deduplication:
         self._entries_max = entries_max
         self._expiry_us = expiry_us
         self._now_us = now_us
+        self.dropped = 0
+        """Messages that were duplicates, since this worker started."""
 
     def append(
         self,
@@ -138,10 +140,12 @@ class Deduplication:
                 batch[:] = journal
             else:
                 log.stage(batch, message_count, now_us)
-        elif survivors.message_count:
-            kept = memoryview(survivors.batch)
-            log.stage(kept, survivors.message_count, now_us)
-            copy_stamps(batch, kept, survivors.starts)
+        else:
+            if survivors.message_count:
+                kept = memoryview(survivors.batch)
+                log.stage(kept, survivors.message_count, now_us)
+                copy_stamps(batch, kept, survivors.starts)
+            self.dropped += message_count - survivors.message_count
         window.next_offset = log.staged_end
 
     def _window(self, partition: OwnedPartition) -> Window | None:

@@ -9,7 +9,7 @@ from borzoi.protocol.responses.streams import (
     TopicDetails,
     TopicInfo,
 )
-from borzoi.shards.metadata.state import State, Stream, Topic
+from borzoi.shards.metadata.state import Run, State, Stream, Topic
 from borzoi.shards.poll_start import current_offset
 from borzoi.shards.readers import Readers
 from borzoi.storage.published import Published
@@ -109,15 +109,19 @@ class Describer:
 
     def partitions(self, topic: Topic) -> list[tuple[int, int, Published]]:
         """Number, time of creation and figures of each partition."""
-        found = []
-        for run in topic.runs:
-            for number in range(run.count):
-                published = self._readers.published(run.first_slot + number)
-                if published.birth != run.birth:
-                    # Nothing of this life was ever published, so nothing was acknowledged.
-                    published = Published.empty(run.birth)
-                found.append((run.first_partition + number, run.created_at, published))
-        return found
+        return [
+            (run.first_partition + number, run.created_at, self.published(run, number))
+            for run in topic.runs
+            for number in range(run.count)
+        ]
+
+    def published(self, run: Run, number: int) -> Published:
+        """The figures of one partition of a run, counted from the run's first."""
+        published = self._readers.published(run.first_slot + number)
+        if published.birth != run.birth:
+            # Nothing of this life was ever published, so nothing was acknowledged.
+            return Published.empty(run.birth)
+        return published
 
 
 def _describe_partition(partition_id: int, created_at: int, published: Published) -> PartitionInfo:

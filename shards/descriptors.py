@@ -67,6 +67,7 @@ class RequestKind(IntEnum):
     LOGIN_NOTE = 64
     CACHE_METRICS = 65  # write what was read from memory and what was not into the lent buffer
     UPKEEP = 66  # write what was deleted and archived, as text, into the lent buffer
+    METRICS = 67  # write the figures of the shard into the lent buffer
 
 
 GROUP_KINDS = frozenset(int(kind) for kind in RequestKind if kind.name.startswith("GROUP_"))
@@ -82,6 +83,7 @@ LENDING = frozenset(
         int(RequestKind.CACHE_METRICS),
         int(RequestKind.SEGMENTS),
         int(RequestKind.UPKEEP),
+        int(RequestKind.METRICS),
     }
 )
 """The kinds whose words 4 and 5 are a place in the arena of the shard that asks."""

@@ -16,6 +16,7 @@ from borzoi.protocol.errors import BrokerError, CannotSyncFile
 from borzoi.router.board import Board
 from borzoi.shards.durability import Durability
 from borzoi.shards.owned_partition import Ended, OwnedPartition
+from borzoi.shards.write_faults import WriteFaults, Written
 from borzoi.storage.log import SyncPlan
 from borzoi.storage.offsets import OffsetsSync
 from borzoi.storage.published import Published
@@ -42,6 +43,7 @@ class GroupCommit:
         self._durability = durability
         self._journal_messages_max = journal_messages_max
         self._journal_size_max = journal_size_max
+        self.faults = WriteFaults(Written.MESSAGES, Written.SYNC, Written.OFFSETS)
         # Told when a segment was sealed and has reached the disk; the worker wires it.
         self.on_sealed: Callable[[OwnedPartition], None] | None = None
         self._touched: dict[OwnedPartition, None] = {}
@@ -118,6 +120,7 @@ class GroupCommit:
             partition.offsets.write()
         except BrokerError as error:
             LOG.error("offsets of partition %s: %s", partition.target, error)
+            self.faults.note(Written.OFFSETS, error)
             status = error.status
         for ended in commits:
             ended(status)
@@ -241,6 +244,7 @@ class GroupCommit:
                 partition.log.read_only = True
             until = "it is read-only until restart" if partition.log.read_only else "tried again"
             LOG.error("partition %s did not reach the disk, %s: %s", partition.target, until, error)
+            self.faults.note(Written.SYNC, error)
         elif partition.alive and self._durability is Durability.FSYNC:
             # Not log.written: that may have grown since this sync began. Or shrunk, at the front.
             self.publish(partition, partition.log.without_oldest(written, 0))
@@ -271,9 +275,9 @@ class GroupCommit:
 
         return ended
 
-    @staticmethod
-    def _report_failed_write(partition: OwnedPartition, error: BrokerError) -> None:
+    def _report_failed_write(self, partition: OwnedPartition, error: BrokerError) -> None:
         LOG.error("partition %s: nothing was appended: %s", partition.target, error)
+        self.faults.note(Written.MESSAGES, error)
 
 
 def _report_failed_sync(partition: OwnedPartition) -> Ended:

@@ -69,11 +69,16 @@ class Listener:
         self._per_address: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
 
+    @property
+    def open_count(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
+
     async def listen(self, address: str, options: TcpSocket) -> str:
         """Open the socket; the address with the real port."""
         listening = open_socket(address, options)
         self._server = await self._loop.create_server(self._accept, sock=listening, backlog=BACKLOG)
-        return _bound_address(listening)
+        return bound_address(listening)
 
     async def adopt(self, arrived: socket.socket, state: SessionState) -> None:
         """Serve a connection that another shard has let go of."""
@@ -187,7 +192,8 @@ def _set_options(listening: socket.socket, options: TcpSocket) -> None:
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, int(options.nodelay))
 
 
-def _bound_address(listening: socket.socket) -> str:
+def bound_address(listening: socket.socket) -> str:
+    """Where it listens, with the real port."""
     host, port = listening.getsockname()[:2]
     return format_address(host, port)
 

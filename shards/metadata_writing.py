@@ -34,6 +34,7 @@ from borzoi.shards.metadata_service import Change
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.peers import DeathRule, Peers
 from borzoi.shards.tasks import Tasks
+from borzoi.shards.write_faults import WriteFaults, Written
 from borzoi.storage.files import Files
 from borzoi.storage.layout import OFFSET_DIRECTORIES, DataLayout
 from borzoi.storage.trash import empty_trash, retire_directory
@@ -76,7 +77,13 @@ class MetadataWriting:
         self._one_at_a_time = asyncio.Lock()
         self._emptying_trash = False
         self._more_trash = False
+        self.faults = WriteFaults(Written.METADATA)
         self.on_effects = partitions.apply_effects
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the log has failed so badly that nothing can be changed until a restart."""
+        return self._writer.is_read_only
 
     def publish(self) -> None:
         """Let every shard know how far the log is good."""
@@ -141,6 +148,7 @@ class MetadataWriting:
             self._writer.append(entry)
         except (OSError, WalFailed) as error:
             LOG.error("the metadata log took nothing: %s", error)
+            self.faults.note(Written.METADATA, error)
             raise IoError(f"the metadata log cannot be written: {error}") from error
         if not self._sync:
             return
@@ -149,6 +157,7 @@ class MetadataWriting:
         except (OSError, WalFailed) as error:
             self._writer.abandon()
             LOG.error("metadata is read-only until restart, the log did not sync: %s", error)
+            self.faults.note(Written.METADATA, error)
             raise IoError(f"the metadata log cannot be synced: {error}") from error
 
     def _remove_directories(self, effects: Effects) -> None:

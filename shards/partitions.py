@@ -244,7 +244,7 @@ class Partitions:
         """Set the committed offset of a consumer; backwards is allowed."""
         try:
             partition = self.find(target)
-            end = self._visible_end(partition)
+            end = self.visible_end(partition)
             if offset >= end:
                 raise InvalidOffset(f"offset {offset} of {target}, whose next offset is {end}")
             partition.offsets.store(ConsumerKind(kind), consumer, offset)
@@ -262,7 +262,7 @@ class Partitions:
             done(error.status, 0, 0, 0)
             return
         stored = partition.offsets.get(ConsumerKind(kind), consumer)
-        current = max(0, self._visible_end(partition) - 1)
+        current = max(0, self.visible_end(partition) - 1)
         done(0, stored is not None, stored or 0, current)
 
     def delete_offset(self, target: Target, kind: int, consumer: int, done: Done) -> None:
@@ -314,7 +314,7 @@ class Partitions:
         for partition in self:
             partition.log.close()
 
-    def _visible_end(self, partition: OwnedPartition) -> int:
+    def visible_end(self, partition: OwnedPartition) -> int:
         """The next offset as clients know it: what was acknowledged, in each mode."""
         if self._durability is Durability.BUFFERED:
             return partition.log.written.next_offset + partition.log.staged_messages

@@ -12,6 +12,7 @@ from borzoi.shards.groups.service import Groups
 from borzoi.shards.logins import Logins
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.metadata_writing import MetadataWriting
+from borzoi.shards.metrics.figures import Figures
 from borzoi.shards.owners import Owners
 from borzoi.shards.readers import Readers
 from borzoi.shards.upkeep import Upkeep
@@ -33,6 +34,7 @@ class PeerRequests:
         caches: Caches,
         readers: Readers,
         upkeep: Upkeep,
+        figures: Figures,
     ) -> None:
         self._owners = owners
         self._metadata = metadata
@@ -43,6 +45,7 @@ class PeerRequests:
         self._caches = caches
         self._readers = readers
         self._upkeep = upkeep
+        self._figures = figures
 
     def serve(self, shard: int, request: Request, lent: memoryview, done: Done) -> None:
         """Answer a request of `shard`, now or later."""
@@ -69,6 +72,8 @@ class PeerRequests:
                 self._caches.serve(lent, done)
             case RequestKind.UPKEEP:
                 self._upkeep.serve(lent, done)
+            case RequestKind.METRICS:
+                self._figures.serve(lent, done)
             case RequestKind.SEGMENT_REPLACED:
                 self._readers.replaced(request.namespace, request.birth, request.first)
                 done(0, 0, 0, 0)

@@ -122,6 +122,10 @@ class Peers:
         """Whether the shard has died and its successor does not serve yet."""
         return self._peers[shard].is_away()
 
+    def generation(self, shard: int) -> int:
+        """Which life of the shard is the present one, or is about to begin."""
+        return self._peers[shard].generation
+
     def start(self, serve: Serve) -> None:
         """Listen for wake-ups and serve; what was pushed before is drained at once."""
         self._serve = serve

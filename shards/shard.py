@@ -47,6 +47,11 @@ from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata.writer import MetadataWriter
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.metadata_writing import METADATA_SHARD, MetadataWriting, RemoteProposer
+from borzoi.shards.metrics.exposition import Exposition
+from borzoi.shards.metrics.figures import Figures
+from borzoi.shards.metrics.http_door import HttpCounts, HttpDoor
+from borzoi.shards.metrics.own_figures import Sources, own_figures, resident_memory
+from borzoi.shards.metrics.shard_figures import ShardFigures
 from borzoi.shards.migration import Migration
 from borzoi.shards.owners import Owners
 from borzoi.shards.peer_requests import PeerRequests
@@ -139,6 +144,8 @@ class Shard:
         )
         self._caches = Caches(storage.readers, peers, memory.pool)
         self._upkeep = Upkeep(spec.shard, self._upkeep_stats, peers, memory.pool)
+        figures = Figures(spec.shard, self._own_figures, peers, memory.pool, tasks)
+        self._http_counts = HttpCounts()
         self.requests = PeerRequests(
             self._owners,
             self.metadata,
@@ -149,6 +156,7 @@ class Shard:
             self._caches,
             storage.readers,
             self._upkeep,
+            figures,
         )
         self.cluster = Cluster(config, spec.follower)
         services = self._new_services()
@@ -164,6 +172,7 @@ class Shard:
         )
         self.archiver = self._new_archiver() if archives(config) else None
         self.compressing = self._new_compressing()
+        self.metrics_door = self._new_metrics_door(figures)
 
     # What it is made of.
 
@@ -280,6 +289,27 @@ class Shard:
         storage.commit.on_sealed = compressing.sealed
         return compressing
 
+    def _new_metrics_door(self, figures: Figures) -> HttpDoor:
+        settings = self._config.metrics
+        exposition = Exposition(
+            figures,
+            self.metadata,
+            self._describer,
+            self._clock,
+            self._generations,
+            self._storage.layout.root,
+            ThreadPoolExecutor(1, "metrics"),
+            names=settings.names,
+            rows_max=settings.series_max,
+        )
+        return HttpDoor(
+            self._loop,
+            self._tasks,
+            self._config.http.metrics.endpoint,
+            exposition.text,
+            self._http_counts,
+        )
+
     def periodic_work(self) -> list[Periodic]:
         """What is done now and then as long as the shard serves, if it is wanted."""
         config = self._config
@@ -331,6 +361,29 @@ class Shard:
         archived = None if self.archiver is None else self.archiver.stats()
         counted_s = time.monotonic() - self._began
         return UpkeepStats(counted_s, self._storage.deleting.stats(), archived)
+
+    async def _own_figures(self) -> ShardFigures:
+        sources = Sources(
+            self.metadata,
+            self._storage.partitions,
+            self._storage.deleting,
+            self.archiver,
+            self._storage.deduplication,
+            self.writing,
+            self._storage.commit.faults,
+            self._clients,
+            self.listener,
+            self._http_counts,
+        )
+        # All shards together tell of no more than was asked for.
+        rows_max = -(-self._config.metrics.series_max // self._spec.shard_count)
+        return await own_figures(sources, rows_max, resident_memory)
+
+    def _generations(self) -> dict[int, int]:
+        """Which life every shard is in."""
+        lives = {shard: self._peers.generation(shard) for shard in self._peers.shards()}
+        lives[self._spec.shard] = self._spec.generations[self._spec.shard]
+        return dict(sorted(lives.items()))
 
     def _codec_of(self, target: Target) -> InForce | None:
         stream_id, topic_id, _ = unpack_namespace(target.namespace)

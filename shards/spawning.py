@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -58,6 +58,13 @@ class WorkerProcess:
         except ChannelClosed:
             # Its pidfd tells of its death, and whoever has to do with that acts on it.
             return
+
+
+class Bound(NamedTuple):
+    """Where the broker listens, with the real ports; empty before it does, or where it does not."""
+
+    tcp_address: str = ""
+    metrics_address: str = ""
 
 
 class Spawner:
@@ -106,11 +113,11 @@ class Spawner:
         worker.events = asyncio.Queue()
 
     def spawn(
-        self, worker: WorkerProcess, workers: Sequence[WorkerProcess], tcp_address: str
+        self, worker: WorkerProcess, workers: Sequence[WorkerProcess], bound: Bound
     ) -> socket.socket:
         """Start its process, one of `workers`; our end of the channel to it."""
         ours, theirs = socket_pair()
-        spec = self._spec(worker, workers, tcp_address, theirs.fileno())
+        spec = self._spec(worker, workers, bound, theirs.fileno())
         spec_fd = write_spec(spec)
         try:
             worker.process = subprocess.Popen(
@@ -133,7 +140,7 @@ class Spawner:
         self,
         worker: WorkerProcess,
         workers: Sequence[WorkerProcess],
-        tcp_address: str,
+        bound: Bound,
         channel_fd: int,
     ) -> WorkerSpec:
         cpu = self._placement.cpus[worker.shard]
@@ -152,7 +159,8 @@ class Spawner:
             encryption_key=self._encryption_key,
             follower=self._options.follower,
             root=root,
-            tcp_address=tcp_address,
+            tcp_address=bound.tcp_address,
+            metrics_address=bound.metrics_address,
             generations=tuple(one.generation for one in workers),
             budget=self._budget,
             arena_size=self._arena_size,

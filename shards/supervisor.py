@@ -28,13 +28,14 @@ from borzoi.protocol.batch import LOOPS
 from borzoi.router.fds import BadMessage, ChannelClosed, ChannelFull, FdChannel
 from borzoi.router.processor import UnorderedProcessor, check_processor
 from borzoi.shards.config import Config, granted_memory, memory_budget_per_shard, render_toml
+from borzoi.shards.config.addresses import is_loopback
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.cpus import Placement, read_numa_topology, resolve_cpus
 from borzoi.shards.data_directory import OpenData, open_data_directory
 from borzoi.shards.root_account import GENERATED_PREFIX, ROOT_PASSWORD_FILE, RootAccount
 from borzoi.shards.serve_options import ServeOptions
-from borzoi.shards.spawning import Spawner, WorkerProcess
+from borzoi.shards.spawning import Bound, Spawner, WorkerProcess
 from borzoi.shards.worker_spec import CANNOT_BOOT, Event, Order
 from borzoi.storage.files import Files
 from borzoi.storage.layout import CURRENT_CONFIG_FILE
@@ -97,7 +98,7 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self._spawner = spawner
         self._workers = [self._spawner.new_worker(shard) for shard in range(len(placement.cpus))]
-        self._tcp_address = ""
+        self._bound = Bound()
         self._stop = asyncio.Event()
         self._stopping = False
         self._exit_code = STOPPED
@@ -138,10 +139,13 @@ class Supervisor:
         for worker in self._workers:
             await self._event(worker, "recovered")
         # Port 0 means: shard 0 chooses, the others share its port.
-        first.order(Order("listen", address=self._config.tcp.address))
-        self._tcp_address = (await self._event(first, "listening")).address
+        metrics = self._config.metrics
+        metrics_address = metrics.address if metrics.enabled else ""
+        first.order(Order("listen", self._config.tcp.address, metrics_address))
+        listening = await self._event(first, "listening")
+        self._bound = Bound(listening.address, listening.metrics_address)
         for worker in self._workers[1:]:
-            worker.order(Order("listen", address=self._tcp_address))
+            worker.order(Order("listen", *self._bound))
         for worker in self._workers[1:]:
             await self._event(worker, "listening")
         self._write_current_config()
@@ -149,7 +153,7 @@ class Supervisor:
             "borzoi %s serves TCP on %s with %d shards on CPUs %s, durability %s, data in %s,"
             " %s loops; ready after %.2f s",
             __version__,
-            self._tcp_address,
+            self._bound.tcp_address,
             len(self._workers),
             ", ".join("any" if one.cpu is None else str(one.cpu) for one in self._placement.cpus),
             self._config.system.partition.durability,
@@ -157,9 +161,11 @@ class Supervisor:
             LOOPS,
             time.monotonic() - began,
         )
+        if self._bound.metrics_address:
+            self._tell_metrics(self._bound.metrics_address)
 
     def _spawn(self, worker: WorkerProcess) -> None:
-        ours = self._spawner.spawn(worker, self._workers, self._tcp_address)
+        ours = self._spawner.spawn(worker, self._workers, self._bound)
         worker.channel = self._open_channel(worker, ours)
         self._loop.add_reader(worker.pidfd, self._worker_died, worker)
 
@@ -225,7 +231,7 @@ class Supervisor:
             one.events.put_nowait(Event("died", shard=worker.shard))
         if self._stopping:
             return
-        if code == CANNOT_BOOT or not self._tcp_address:
+        if code == CANNOT_BOOT or not self._bound.tcp_address:
             LOG.error(
                 "shard %d ended with code %d while starting: the broker stops", worker.shard, code
             )
@@ -312,10 +318,20 @@ class Supervisor:
 
     def _write_current_config(self) -> None:
         """Readers take the existence of this file for "ready": it appears in one step, last."""
-        text = render_toml(self._config, tcp_address=self._tcp_address)
+        text = render_toml(
+            self._config,
+            tcp_address=self._bound.tcp_address,
+            metrics_address=self._bound.metrics_address or None,
+        )
         Files().write_atomically(
             os.path.join(self._layout.runtime, CURRENT_CONFIG_FILE), text.encode()
         )
+
+    def _tell_metrics(self, address: str) -> None:
+        url = f"http://{address}{self._config.http.metrics.endpoint}"
+        LOG.info("metrics are at %s", url)
+        if not is_loopback(address):
+            LOG.warning("%s can be read without a password by whoever reaches it", url)
 
     def _tell_root(self, root: RootAccount) -> None:
         if root.warning is not None:

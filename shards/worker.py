@@ -18,7 +18,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from borzoi.router.board import METADATA_SLOT
@@ -124,12 +124,7 @@ class Worker:
         if not await self._take_up_metadata(copy.applied_index):
             return False
         self.tell(Event("recovered"))
-        address = self._spec.tcp_address
-        if not address:
-            address = (await self._supervisor.wait_step("listen")).address
-            if self._spec.shard == METADATA_SHARD:
-                self._check_port(address)
-        await self._listen(address)
+        await self._listen()
         return True
 
     def _open_metadata(self) -> MetadataWriter:
@@ -161,24 +156,44 @@ class Worker:
             writing.empty_trash()
         return coordinator is None or await self._supervisor.unless_stopped(coordinator.adopt())
 
-    def _check_port(self, address: str) -> None:
-        """The shards share their port, and would share it with another broker without a word."""
+    async def _listen(self) -> None:
+        """Open the doors: where we are ordered to, or where our predecessor had them."""
+        address, metrics_address = self._spec.tcp_address, self._spec.metrics_address
+        is_restart = bool(address)
+        if not is_restart:
+            order = await self._supervisor.wait_step("listen")
+            address, metrics_address = order.address, order.metrics_address
+        check_ports = not is_restart and self._spec.shard == METADATA_SHARD
         if self._config.tcp.enabled:
+            address = await self._open_door(address, self._listen_tcp, check_port=check_ports)
+        if metrics_address:
             try:
-                check_port_is_free(address)
-            except OSError as error:
-                raise CannotBoot(f"cannot listen on {address}: {error}") from error
-
-    async def _listen(self, address: str) -> None:
-        if self._config.tcp.enabled:
-            try:
-                address = await self._shard.listener.listen(address, self._config.tcp.socket)
-            except OSError as error:
-                raise CannotBoot(f"cannot listen on {address}: {error}") from error
+                metrics_address = await self._open_door(
+                    metrics_address, self._shard.metrics_door.listen, check_port=check_ports
+                )
+            except CannotBoot as error:
+                if not is_restart:
+                    raise
+                # Somebody took the port meanwhile. The broker has more important things to do.
+                LOG.error("no metrics from this shard: %s", error)
         self._shard.cluster.tcp_address = address
         # The supervisor watches from now on, and the slowest shard may have taken minutes.
         self._memory.control.beat(time.monotonic_ns())
-        self.tell(Event("listening", address=address))
+        self.tell(Event("listening", address, metrics_address))
+
+    async def _listen_tcp(self, address: str) -> str:
+        return await self._shard.listener.listen(address, self._config.tcp.socket)
+
+    async def _open_door(
+        self, address: str, listen: Callable[[str], Awaitable[str]], *, check_port: bool
+    ) -> str:
+        """The shards share their port, and would share it with another broker without a word."""
+        try:
+            if check_port:
+                check_port_is_free(address)
+            return await listen(address)
+        except OSError as error:
+            raise CannotBoot(f"cannot listen on {address}: {error}") from error
 
     # Serving.
 
@@ -232,6 +247,7 @@ class Worker:
     async def _stop(self) -> None:
         """Stop serving, bring everything to the disk, and note that it was a clean stop."""
         self._shard.listener.close()
+        self._shard.metrics_door.close()
         if self._shard.archiver is not None:
             self._shard.archiver.stop()
         self._shard.compressing.stop()

@@ -4,10 +4,11 @@ The specification lies in a memfd whose number is the worker's only argument: it
 root password of a first boot and the encryption key, which must not be seen in a process list.
 Descriptors are passed by inheritance under the numbers it names.
 
-    supervisor -> worker   recover, listen(address), replace_peer(shard, generation) + 2 fds,
-                           adopt(session) + 1 fd, stop
-    worker -> supervisor   metadata_ready(root_created), recovered, listening(address),
-                           peer_replaced(shard, generation), cannot_boot(reason),
+    supervisor -> worker   recover, listen(address, metrics_address), stop,
+                           replace_peer(shard, generation) + 2 fds, adopt(session) + 1 fd
+    worker -> supervisor   metadata_ready(root_created), recovered,
+                           listening(address, metrics_address), cannot_boot(reason),
+                           peer_replaced(shard, generation),
                            hand_over(shard, session) + 1 fd, passed on as adopt
 """
 
@@ -58,6 +59,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     encryption_key: bytes
     # Empty on the first boot: the worker waits for orders. A restarted one goes on by itself.
     tcp_address: str
+    # Of a restarted worker; empty if nobody wants metrics.
+    metrics_address: str
     generations: tuple[int, ...]
     budget: int
     arena_size: int
@@ -92,6 +95,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
 
     order: str
     address: str = ""
+    metrics_address: str = ""
     shard: int = -1
     generation: int = 0
     session: SessionState | None = None
@@ -102,6 +106,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
     event: str
     address: str = ""
+    metrics_address: str = ""
     shard: int = -1
     generation: int = 0
     reason: str = ""

@@ -240,6 +240,11 @@ class WalWriter:
         """What to publish once the last append is durable."""
         return LogEnd(self.last_index, self.end_position)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether all further work is refused."""
+        return self._failure is not None
+
     def append(self, entry: bytes) -> None:
         """Write one encoded entry behind the last. Durable only after sync().
 

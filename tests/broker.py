@@ -38,6 +38,7 @@ class BrokerProcess:
         self._wrapper = tuple(wrapper)
         self.settings = dict(settings or {})
         self.address = ""
+        self.metrics_address = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._output = data.parent / f"{data.name}.output"
 
@@ -86,7 +87,9 @@ class BrokerProcess:
             return ready.exists()
 
         wait_for(is_ready, START_TIMEOUT_S)
-        self.address = tomllib.loads(ready.read_text())["tcp"]["address"]
+        bound = tomllib.loads(ready.read_text())
+        self.address = bound["tcp"]["address"]
+        self.metrics_address = bound["metrics"]["address"]
 
     def stop(self) -> int:
         """Stop in an orderly way; the exit code."""

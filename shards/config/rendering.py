@@ -29,6 +29,7 @@ def render_toml(
     http_address: str | None = None,
     quic_address: str | None = None,
     websocket_address: str | None = None,
+    metrics_address: str | None = None,
 ) -> str:
     """The whole configuration. A given address is the one really bound, not the configured."""
     bound = {
@@ -36,6 +37,7 @@ def render_toml(
         "http": http_address,
         "quic": quic_address,
         "websocket": websocket_address,
+        "metrics": metrics_address,
     }
     return "\n".join(_lines(_with_addresses(config, bound), "")).lstrip() + "\n"
 

@@ -7,11 +7,13 @@ those about NUMA nodes in borzoi.shards.cpus, because they need the machine.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
 from borzoi.protocol.batch import ENTRIES_MAX
+from borzoi.shards.config.addresses import parse_address
 from borzoi.shards.config.cpu_allocation import KEY as CPU_KEY
 from borzoi.shards.config.cpu_allocation import CpuCount, CpuRange, parse_cpu_allocation
 from borzoi.shards.config.durations import SECOND, SERVER_DEFAULT, format_duration
@@ -40,6 +42,8 @@ KEY_SIZE: Final = 32
 FRAME_SIZE_MAX: Final = 512 * MIB
 HEARTBEAT_TIMEOUT_MIN: Final = 2 * SECOND
 RESPONSE_SIZE_MAX: Final = 2**32 - 1
+SERIES_MAX: Final = 1_000_000
+PATH: Final = re.compile(r"/[!$-;=@-~]*")
 
 JWT_ALGORITHMS: Final = ("HS256", "HS384", "HS512", "RS256", "RS384", "RS512")
 CORS_METHODS: Final = frozenset(
@@ -63,6 +67,7 @@ def broken_rules(config: Config, available_cpus: Sequence[int]) -> list[str]:
         *_memory_pool(config.system.memory_pool),
         *_cpus(config.system.sharding.cpu_allocation, available_cpus),
         *_cluster(config.cluster),
+        *_metrics(config),
         *_limits(config.limits),
     ]
 
@@ -280,6 +285,19 @@ def _cluster(cluster: Cluster) -> Iterator[str]:
                 yield f"{key}.ports.{transport} is {port}, which another node has at {other.ip}"
             elif port is not None:
                 taken.add((other.ip, transport, port))
+
+
+def _metrics(config: Config) -> Iterator[str]:
+    metrics, endpoint = config.metrics, config.http.metrics.endpoint
+    if not metrics.enabled:
+        return
+    if not PATH.fullmatch(endpoint):
+        yield f'http.metrics.endpoint is {endpoint!r}: needs a path like "/metrics"'
+    if not 0 < metrics.series_max <= SERIES_MAX:
+        yield f"metrics.series_max is {metrics.series_max}: needs a number of 1 to {SERIES_MAX}"
+    address = parse_address(metrics.address)
+    if config.tcp.enabled and address.port and address == parse_address(config.tcp.address):
+        yield f"metrics.address is {metrics.address} like tcp.address: needs one of its own"
 
 
 def _limits(limits: Limits) -> Iterator[str]:

@@ -8,7 +8,7 @@ Names and defaults are those of the Iggy 0.8.0 server, so that its files and its
 variables work. The differences are ours: `system.sharding.cpu_allocation` and
 `system.state.enforce_fsync` have other defaults, `system.partition.durability`,
 `system.segment.protect_unread`, `system.encryption.key_file`, `system.logging.json` and the tables
-`limits` and `data_maintenance.archiver` are new.
+`limits`, `metrics` and `data_maintenance.archiver` are new.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ class Jwt(Table, frozen=True, kw_only=True):
     )
 
 
-class Metrics(Table, frozen=True, kw_only=True):
+class HttpMetrics(Table, frozen=True, kw_only=True):
+    """`endpoint` is also the path of the listener in `metrics`."""
+
     enabled: Flag = True
     endpoint: Text = "/metrics"
 
@@ -153,7 +155,7 @@ class Http(Table, frozen=True, kw_only=True):
     web_ui: Flag = False
     cors: Cors = Cors()
     jwt: Jwt = Jwt()
-    metrics: Metrics = Metrics()
+    metrics: HttpMetrics = HttpMetrics()
     tls: HttpTls = HttpTls()
 
 
@@ -410,6 +412,19 @@ class Cluster(Table, frozen=True, kw_only=True):
     node: Nodes = Nodes()
 
 
+class Metrics(Table, frozen=True, kw_only=True):
+    """A listener of its own for metrics (ours).
+
+    names        streams, topics and consumer groups are told with their names, not only by id
+    series_max   rows of one kind in an answer; how many more there are is told as well
+    """
+
+    enabled: Flag = False
+    address: Address = "127.0.0.1:8094"
+    names: Flag = False
+    series_max: U32 = 10_000
+
+
 class Limits(Table, frozen=True, kw_only=True):
     """Bounds that the 0.8.0 server does not have or does not let anybody set (ours).
 
@@ -471,6 +486,7 @@ class Config(Table, frozen=True, kw_only=True):
     telemetry: Telemetry = Telemetry()
     system: System = System()
     cluster: Cluster = Cluster()
+    metrics: Metrics = Metrics()
     limits: Limits = Limits()
 
 

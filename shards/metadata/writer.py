@@ -81,6 +81,11 @@ class MetadataWriter:
         """What was cut off when the log was opened, for the broker's own log."""
         return self._wal.torn
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be appended any more, until a restart."""
+        return self._wal.has_failed
+
     def prepare(self, command: MetadataCommand, *, user_id: int, timestamp: int) -> bytes:
         """The entry for this command, ready to append. Changes nothing."""
         assert self._appended is None, "one command at a time"

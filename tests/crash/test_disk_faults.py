@@ -10,14 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker import wait_for
 from tests.crash.full_disk import DISK_SIZES_MIB, Summary, fail_writes, fill_disk, running
 from tests.crash.ledger import Outcome, judge
 from tests.crash.load import STREAM, TOPIC, Producer, read_all
 from tests.crash.mounts import Unavailable
 from tests.crash.tracer import failing_calls
 from tests.crash.wire import connect
+from tests.scraped import Scraped
 
 FIRST_WRITES = 8
+METRICS = {"IGGY_METRICS_ENABLED": "true", "IGGY_METRICS_ADDRESS": "127.0.0.1:0"}
+READ_ONLY = "borzoi_partitions_read_only"
 
 needs_strace = pytest.mark.skipif(
     shutil.which("strace") is None, reason="strace, which fails system calls, is not installed"
@@ -42,7 +46,8 @@ def test_f1_each_of_the_first_writes_finds_no_room(tmp_path: Path) -> None:
 
 @needs_strace
 def test_f2_a_sync_fails(tmp_path: Path) -> None:
-    with running(tmp_path / "data", IGGY_SYSTEM_PARTITION_DURABILITY="fsync") as broker:
+    settings = {"IGGY_SYSTEM_PARTITION_DURABILITY": "fsync", **METRICS}
+    with running(tmp_path / "data", **settings) as broker:
         producer = Producer(broker, "p", "f2", batch_sizes=(2,))
         pid = broker.workers()[0]
         with connect(broker) as wire:
@@ -56,8 +61,14 @@ def test_f2_a_sync_fails(tmp_path: Path) -> None:
             assert producer.send_one(wire, 1) is Outcome.ACKNOWLEDGED
             judge([producer.book], read_all(wire))
         assert "read-only until restart" in broker.output()
+        # Its figures may be those of a moment ago.
+        wait_for(lambda: Scraped.of(broker.metrics_address).value(READ_ONLY) == 1)
+        told = Scraped.of(broker.metrics_address)
+        assert told.total("borzoi_partition_read_only", partition=0) == 1
+        assert told.total("borzoi_write_errors", written="sync", error="EIO") == 1
         broker.stop()
         broker.start()
+        assert Scraped.of(broker.metrics_address).value(READ_ONLY) == 0
         with connect(broker) as wire:
             assert len(list(wire.read(STREAM, TOPIC, 1))) == 4
             assert producer.send_one(wire, 0) is Outcome.ACKNOWLEDGED

@@ -107,6 +107,8 @@ def test_duplicates_are_dropped_and_offsets_have_no_gaps(owner: Owner) -> None:
     send(owner, 1, 2)
     send(owner, 6)
     assert stored(owner) == [1, 2, 3, 4, 5, 6]
+    assert owner.deduplication is not None
+    assert owner.deduplication.dropped == 5
 
 
 def test_a_new_partition_has_its_window_at_once(owner: Owner) -> None:

@@ -303,6 +303,14 @@ def test_a_failed_fsync_fails_its_group_and_makes_the_partition_read_only(
     assert later == [CannotSaveMessagesToSegment.status]
     assert owner.disk.waiting == []
     assert owner.visible() == [b"kept"]
+    # What came meanwhile was refused because of the first fault, not by the disk.
+    assert counted(owner) == {("sync", "EIO"): 1, ("messages", "other"): 1}
+
+
+def counted(owner: Owner) -> dict[tuple[str, str], int]:
+    return {
+        (one.written, one.error): one.times for one in owner.commit.faults.counts() if one.times
+    }
 
 
 def test_a_full_disk_in_mode_fsync_fails_the_group_without_a_sync(new_owner: NewOwner) -> None:
@@ -312,6 +320,7 @@ def test_a_full_disk_in_mode_fsync_fails_the_group_without_a_sync(new_owner: New
     owner.loop.settle()
     assert sent == [[CannotSaveMessagesToSegment.status]] * 2
     assert owner.disk.waiting == []
+    assert counted(owner) == {("messages", "ENOSPC"): 1}
     owner.files.repair()
     again = owner.send(b"c")
     owner.loop.settle()

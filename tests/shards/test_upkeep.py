@@ -30,7 +30,7 @@ def test_figures_in_words() -> None:
     ]
     blocked = {blocker(3): 2, blocker(4, ConsumerKind.GROUP): 5}
     deleted = DeletingStats(7, 7000, blocked)
-    assert list(described(UpkeepStats(1, deleted, ArchivingStats(3, 900, 2)))) == [
+    assert list(described(UpkeepStats(1, deleted, ArchivingStats(3, 900, 2, 5)))) == [
         "counted for 1 s",
         "deleted 7 segments with 7000 bytes",
         "archived 3 segments with 900 bytes",

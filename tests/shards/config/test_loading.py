@@ -209,6 +209,8 @@ def test_what_is_served_today_warns_of_nothing(tmp_path: Path) -> None:
         tmp_path,
         IGGY_TCP_ADDRESS="127.0.0.1:0",
         IGGY_TCP_SOCKET_OVERRIDE_DEFAULTS="true",
+        IGGY_METRICS_ENABLED="true",
+        IGGY_HTTP_METRICS_ENDPOINT="/figures",
         IGGY_MESSAGE_SAVER_INTERVAL="1s",
         IGGY_SYSTEM_SEGMENT_SIZE="5KiB",
         IGGY_SYSTEM_LOGGING_MAX_FILE_SIZE="100.00 KB",

@@ -49,12 +49,15 @@ def test_sizes_and_durations_are_shown_as_people_write_them() -> None:
     assert "max_frame_size" not in document["websocket"]
 
 
-@pytest.mark.parametrize("transport", ["tcp", "http", "quic", "websocket"])
+LISTENERS = {"tcp", "http", "quic", "websocket", "metrics"}
+
+
+@pytest.mark.parametrize("transport", sorted(LISTENERS))
 def test_bound_addresses_replace_the_configured(transport: str) -> None:
     text = render_toml(Config(), **{f"{transport}_address": "127.0.0.1:40001"})
     document: dict[str, Any] = tomllib.loads(text)
     assert document[transport]["address"] == "127.0.0.1:40001"
-    others = {"tcp", "http", "quic", "websocket"} - {transport}
+    others = LISTENERS - {transport}
     assert all(document[name]["address"] == getattr(Config(), name).address for name in others)
 
 

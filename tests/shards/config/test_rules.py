@@ -35,6 +35,7 @@ POOL = "system.memory_pool"
 LOGGING = "system.logging"
 TOKENS = "personal_access_token"
 ARCHIVER = "data_maintenance.archiver"
+METRICS = {"metrics.enabled": True}
 ENABLED = {f"{ARCHIVER}.enabled": True}
 S3 = {**ENABLED, f"{ARCHIVER}.kind": "s3", f"{ARCHIVER}.s3.bucket": "backups"}
 
@@ -73,6 +74,10 @@ S3 = {**ENABLED, f"{ARCHIVER}.kind": "s3", f"{ARCHIVER}.s3.bucket": "backups"}
         {"limits.connections_max": 1},
         {"limits.heartbeat_timeout": 2_000_000},
         {"heartbeat.interval": 0},
+        {"http.metrics.endpoint": "", "metrics.series_max": 0},
+        {**METRICS, "metrics.address": "0.0.0.0:0", "tcp.address": "0.0.0.0:0"},
+        {**METRICS, "metrics.address": "127.0.0.1:8090", "tcp.enabled": False},
+        {**METRICS, "metrics.series_max": 1_000_000, "http.metrics.endpoint": "/"},
     ],
 )
 def test_kept(settings: dict[str, Any]) -> None:
@@ -154,6 +159,12 @@ def test_kept(settings: dict[str, Any]) -> None:
         ({"limits.connections_max": 0}, "limits.connections_max"),
         ({"limits.login_failures_free": 0}, "limits.login_failures_free"),
         ({"limits.login_backoff_min": 60_000_001}, "limits.login_backoff_min"),
+        ({**METRICS, "metrics.series_max": 0}, "metrics.series_max"),
+        ({**METRICS, "metrics.series_max": 1_000_001}, "metrics.series_max"),
+        ({**METRICS, "metrics.address": "127.0.0.1:8090"}, "metrics.address"),
+        ({**METRICS, "http.metrics.endpoint": "metrics"}, "http.metrics.endpoint"),
+        ({**METRICS, "http.metrics.endpoint": "/metrics?x"}, "http.metrics.endpoint"),
+        ({**METRICS, "http.metrics.endpoint": "/a b"}, "http.metrics.endpoint"),
         ({"limits.heartbeat_timeout": 0}, "limits.heartbeat_timeout"),
         ({"limits.heartbeat_timeout": 1_999_999}, "limits.heartbeat_timeout"),
     ],

@@ -1,0 +1,96 @@
+"""The head of an HTTP/1 request, and that of an answer: as much of it as a GET needs. Pure.
+
+Strict where tolerance has been the way in (RFC 9112): lines end with CR LF, no space before a
+colon, no folded lines, no control characters, one Host. Whoever answers closes the connection
+after it, so a body that comes with the request is nobody's business.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+HEAD_SIZE_MAX: Final = 8192
+"""A request's line and fields together; more is answered 431."""
+
+HEAD_END: Final = b"\r\n\r\n"
+
+REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}
+
+_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_LINE: Final = re.compile(rb"(%b) ([\x21-\x7e]+) HTTP/(\d)\.(\d)" % _TOKEN)
+_FIELD: Final = re.compile(rb"(%b):([^\x00-\x08\x0a-\x1f\x7f]*)" % _TOKEN)
+_ABSOLUTE: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_BARE_LF: Final = re.compile(rb"(?<!\r)\n")
+
+
+class Refused(Exception):
+    """What cannot be served, by the status it is answered with."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"{status} {REASONS[status]}")
+        self.status = status
+
+
+class HttpRequest(NamedTuple):
+    """What is wanted. The path is as it was sent, without the query."""
+
+    method: str
+    path: str
+
+
+def read_head(data: bytes | bytearray) -> HttpRequest | None:
+    """The request that begins `data`; None: more bytes are needed. Raises Refused."""
+    end = data.find(HEAD_END, 0, HEAD_SIZE_MAX)
+    head = bytes(data[: HEAD_SIZE_MAX if end < 0 else end])
+    # Such a head would never end, and its sender wait in vain.
+    if _BARE_LF.search(head):
+        raise Refused(400)
+    if end >= 0:
+        return _request(head)
+    if len(data) >= HEAD_SIZE_MAX:
+        raise Refused(431)
+    return None
+
+
+def _request(head: bytes) -> HttpRequest:
+    line, *fields = head.split(b"\r\n")
+    parts = _LINE.fullmatch(line)
+    if parts is None:
+        raise Refused(400)
+    method, target, major, minor = parts.groups()
+    if major != b"1":
+        raise Refused(505)
+    hosts = 0
+    for field in fields:
+        found = _FIELD.fullmatch(field)
+        if found is None:
+            raise Refused(400)
+        hosts += found[1].lower() == b"host"
+    if hosts > 1 or (minor != b"0" and hosts == 0):
+        raise Refused(400)
+    path = _ABSOLUTE.sub("", target.decode("ascii"), count=1).partition("?")[0]
+    return HttpRequest(method.decode("ascii"), path)
+
+
+def response_head(status: int, content_type: str, length: int) -> bytes:
+    """Everything before the body of an answer that is the last one of its connection."""
+    fields = [
+        f"HTTP/1.1 {status} {REASONS[status]}",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {length}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+    ]
+    if status == 405:
+        fields.append("Allow: GET, HEAD")
+    return "\r\n".join(fields).encode("ascii") + HEAD_END

@@ -1,0 +1,38 @@
+"""A value that is made when somebody asks, by one at a time, and kept for a moment.
+
+However many ask, and however often, it is made at most once in that time: all who come while it
+is being made wait for the same one. A failure is told to all of them, and kept for nobody.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Fresh(Generic[T]):
+    """Owned by the loop."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]], kept_s: float) -> None:
+        self._make = make
+        self._kept_s = kept_s
+        self._task: asyncio.Task[T] | None = None
+        self._asked_at = 0.0
+
+    async def get(self) -> T:
+        """A value that is not older, at its beginning, than it may be; or the one being made."""
+        loop = asyncio.get_running_loop()
+        if self._task is None or (
+            self._task.done() and loop.time() - self._asked_at >= self._kept_s
+        ):
+            self._asked_at = loop.time()
+            self._task = loop.create_task(self._make())
+            self._task.add_done_callback(self._made)
+        # Whoever goes away takes nothing from the others.
+        return await asyncio.shield(self._task)
+
+    def _made(self, task: asyncio.Task[T]) -> None:
+        # To ask for the error is to have seen it: those who wait raise it, if there are any.
+        if task.cancelled() or task.exception() is not None:
+            self._task = None

@@ -1,0 +1,59 @@
+"""How streams, topics, partitions and consumers are told apart in metrics: by labels.
+
+Always by their ids. By their names as well only if that was asked for: names may tell whose
+customers or what projects there are, and metrics are read by more people than messages are. Of a
+single consumer the broker knows a number alone, whatever it calls itself.
+"""
+
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.router.placement import unpack_namespace
+from borzoi.shards.metrics.overview import Names, TopicPlace
+
+Labels = tuple[str | int, ...]
+
+KINDS = {int(ConsumerKind.CONSUMER): "consumer", int(ConsumerKind.GROUP): "group"}
+
+
+class Naming:
+    """Names of labels, and their values for each thing."""
+
+    def __init__(self, names: Names | None) -> None:
+        self._names = names
+        named = names is not None
+        self.topic: tuple[str, ...] = ("stream", "topic")
+        self.codec: tuple[str, ...] = (*self.topic, "codec")
+        self.partition: tuple[str, ...] = (*self.topic, "partition")
+        self.consumer: tuple[str, ...] = (*self.partition, "kind", "consumer")
+        if named:
+            of_topic = ("stream_name", "topic_name")
+            self.topic += of_topic
+            self.codec += of_topic
+            self.partition += of_topic
+            self.consumer += (*of_topic, "consumer_name")
+
+    def of_topic(self, stream_id: int, topic_id: int) -> Labels:
+        return (stream_id, topic_id, *self._topic_names(stream_id, topic_id))
+
+    def of_codec(self, stream_id: int, topic_id: int, codec: str) -> Labels:
+        return (stream_id, topic_id, codec, *self._topic_names(stream_id, topic_id))
+
+    def of_partition(self, namespace: int) -> Labels:
+        stream_id, topic_id, partition_id = unpack_namespace(namespace)
+        return (stream_id, topic_id, partition_id, *self._topic_names(stream_id, topic_id))
+
+    def of_consumer(self, namespace: int, kind: int, consumer: int) -> Labels:
+        stream_id, topic_id, partition_id = unpack_namespace(namespace)
+        ids = (stream_id, topic_id, partition_id, KINDS[kind], consumer)
+        if self._names is None:
+            return ids
+        group = ""
+        if kind == ConsumerKind.GROUP:
+            group = self._names.groups.get((TopicPlace(stream_id, topic_id), consumer), "")
+        return (*ids, *self._topic_names(stream_id, topic_id), group)
+
+    def _topic_names(self, stream_id: int, topic_id: int) -> tuple[str, ...]:
+        if self._names is None:
+            return ()
+        # Deleted since: then it has no name any more.
+        stream = self._names.streams.get(stream_id, "")
+        return stream, self._names.topics.get(TopicPlace(stream_id, topic_id), "")

@@ -1,0 +1,106 @@
+"""What one shard has to tell for metrics, as values and as the bytes that cross between shards.
+
+Lists are cut to a bound, and say how much of them was left out. Figures that are the same for
+whoever looks (sizes of topics, numbers of messages) are not here: they are read from the board.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from borzoi.shards.write_faults import FaultCount
+from borzoi.storage.ratio import Ratio
+
+T = TypeVar("T")
+
+
+class Cut(msgspec.Struct, Generic[T], frozen=True, array_like=True):
+    """The first of many rows."""
+
+    rows: list[T]
+    left_out: int = 0
+
+
+class Lag(NamedTuple):
+    """How many messages a consumer or group has not consumed of a partition."""
+
+    namespace: int
+    kind: int
+    consumer: int
+    messages: int
+
+
+class Blocked(NamedTuple):
+    """How often a consumer or group kept a partition from losing what was due."""
+
+    namespace: int
+    kind: int
+    consumer: int
+    times: int
+
+
+class CompressedTopic(NamedTuple):
+    """What a codec has done to segments of a topic that are there now."""
+
+    stream_id: int
+    topic_id: int
+    codec: str
+    segments: int
+    plain_bytes: int
+    stored_bytes: int
+
+
+class ArchiveFigures(NamedTuple):
+    """Since the start, and how many segments wait."""
+
+    segments: int
+    size_bytes: int
+    failures: int
+    waiting: int
+
+
+class Resident(NamedTuple):
+    """Memory of a process that is not swapped out, in bytes; `file` is the kernel's cache."""
+
+    anonymous: int
+    file: int
+    shared: int
+
+
+class ShardFigures(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """Everything. Counts are since the worker started, beside those of now."""
+
+    connections: int
+    clients: int
+    cpu_seconds: float
+    resident: Resident
+    http_requests: int
+    http_refused: int
+    deleted_segments: int
+    deleted_bytes: int
+    blocked: Cut[Blocked]
+    archive: ArchiveFigures | None
+    codecs: dict[str, Ratio]
+    compressed: Cut[CompressedTopic]
+    read_only: Cut[int]
+    refused_partitions: int
+    faults: list[FaultCount]
+    metadata_is_read_only: bool
+    duplicates: int
+    lags: Cut[Lag]
+
+
+def cut(rows: Iterable[T], total: int, rows_max: int) -> Cut[T]:
+    """At most so many of `total` rows."""
+    kept = list(islice(rows, rows_max))
+    return Cut(kept, total - len(kept))
+
+
+def encode(figures: ShardFigures) -> bytes:
+    return msgspec.msgpack.encode(figures)
+
+
+def decode(data: bytes) -> ShardFigures:
+    return msgspec.msgpack.decode(data, type=ShardFigures)

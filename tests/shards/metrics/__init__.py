@@ -1,0 +1,1 @@
+"""Metrics, piece by piece."""

@@ -1,0 +1,171 @@
+"""Figures become metrics: true sums over shards, and labels that tell no names unless asked."""
+
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.protocol.openmetrics import exposition
+from borzoi.router.placement import pack_namespace
+from borzoi.shards.metrics.families import Disk, Scrape, families
+from borzoi.shards.metrics.overview import (
+    EVERYWHERE,
+    Names,
+    Overview,
+    PartitionEnd,
+    TopicFigures,
+    TopicPlace,
+)
+from borzoi.shards.metrics.shard_figures import (
+    ArchiveFigures,
+    Blocked,
+    CompressedTopic,
+    Cut,
+    Lag,
+    Resident,
+)
+from borzoi.shards.write_faults import FaultCount
+from borzoi.storage.ratio import Ratio
+from tests.scraped import Scraped
+from tests.shards.metrics.samples import shard_figures
+
+PLACE = TopicPlace(1, 2)
+FIRST, SECOND = pack_namespace(1, 2, 0), pack_namespace(1, 2, 1)
+CONSUMER, GROUP = int(ConsumerKind.CONSUMER), int(ConsumerKind.GROUP)
+TOPIC = TopicFigures(PLACE, 2, 9, 100, 7000)
+OVERVIEW = Overview(
+    streams=3,
+    users=4,
+    consumer_groups=5,
+    total=TopicFigures(EVERYWHERE, 20, 30, 400, 50_000),
+    topics_count=6,
+    topics=Cut([TOPIC], 5),
+    ends=Cut([PartitionEnd(FIRST, 77)], 19),
+)
+ONE = shard_figures(
+    connections=7,
+    clients=8,
+    cpu_seconds=1.5,
+    resident=Resident(100, 200, 300),
+    http_requests=9,
+    deleted_segments=10,
+    deleted_bytes=11,
+    blocked=Cut([Blocked(FIRST, CONSUMER, 42, 3)], 2),
+    archive=ArchiveFigures(12, 13, 14, 15),
+    codecs={"zstd": Ratio(2, 400, 100)},
+    compressed=Cut([CompressedTopic(1, 2, "zstd", 1, 200, 50)], 1),
+    read_only=Cut([FIRST], 1),
+    refused_partitions=1,
+    faults=[FaultCount("sync", "EIO", 1)],
+    duplicates=16,
+    lags=Cut([Lag(FIRST, GROUP, 0, 17), Lag(FIRST, CONSUMER, 42, 0)], 18),
+)
+TWO = shard_figures(
+    clients=1,
+    codecs={"zstd": Ratio(1, 100, 50), "gzip": Ratio(1, 30, 10)},
+    compressed=Cut([CompressedTopic(1, 2, "zstd", 1, 100, 50)]),
+    refused_partitions=2,
+    metadata_is_read_only=True,
+    lags=Cut([Lag(SECOND, GROUP, 0, 1)]),
+)
+
+
+def scraped(names: Names | None = None) -> Scraped:
+    scrape = Scrape(
+        "1.2", 12.5, OVERVIEW, names, Disk(1000, 10), {0: 1, 1: 3, 2: 1}, {0: ONE, 2: TWO}
+    )
+    return Scraped(b"".join(exposition(families(scrape))).decode())
+
+
+def test_the_names_of_iggy_are_true_totals() -> None:
+    found = scraped()
+    totals = {"streams": 3, "topics": 6, "partitions": 20, "segments": 30, "messages": 400}
+    for name, value in {**totals, "users": 4, "clients": 9}.items():
+        assert found.value(name) == value
+        assert found.families[name].documentation == f"total count of {name}"
+    assert found.value("http_requests", shard=0) == 9
+
+
+def test_sums_and_labels() -> None:
+    found = scraped()
+    here = {"stream": 1, "topic": 2, "partition": 0}
+    assert found.value("borzoi_build", version="1.2") == 1
+    assert found.value("borzoi_messages_size_bytes") == 50_000
+    assert found.value("borzoi_disk_free_bytes") == 10
+    assert found.value("borzoi_topic_size_bytes", stream=1, topic=2) == 7000
+    assert found.value("borzoi_partition_appended_messages", **here) == 77
+    lag = "borzoi_consumer_lag_messages"
+    assert found.value(lag, **here, kind="group", consumer=0) == 17
+    assert found.value(lag, **here, kind="consumer", consumer=42) == 0
+    assert found.total(lag, kind="group") == 18
+    assert found.value("borzoi_retention_blocked", **here, kind="consumer", consumer=42) == 3
+    assert found.value("borzoi_retention_deleted_bytes", shard=0) == 11
+    assert found.value("borzoi_archive_waiting_segments", shard=0) == 15
+    assert found.value("borzoi_write_errors", shard=0, written="sync", error="EIO") == 1
+    assert found.value("borzoi_shard_resident_memory_bytes", shard=0, kind="file") == 200
+    assert found.value("borzoi_shard_cpu_seconds", shard=0) == 1.5
+    assert found.total("borzoi_deduplication_dropped_messages") == 16
+
+
+def test_compression_by_codec_is_of_all_topics_and_by_topic_of_all_shards() -> None:
+    found = scraped()
+    assert found.value("borzoi_compression_ratio", codec="zstd") == 500 / 150
+    assert found.value("borzoi_compression_saved_bytes", codec="zstd") == 350
+    assert found.value("borzoi_compression_ratio", codec="gzip") == 3
+    topic = {"stream": 1, "topic": 2, "codec": "zstd"}
+    assert found.value("borzoi_compression_topic_plain_bytes", **topic) == 300
+    assert found.value("borzoi_compression_topic_stored_bytes", **topic) == 100
+    assert found.value("borzoi_compression_topic_segments", **topic) == 2
+
+
+def test_faults_count_also_what_is_left_out() -> None:
+    found = scraped()
+    assert found.value("borzoi_partitions_read_only") == 2
+    assert found.value("borzoi_partition_read_only", stream=1, topic=2, partition=0) == 1
+    assert found.value("borzoi_partitions_refused") == 3
+    assert found.value("borzoi_metadata_read_only") == 1
+
+
+def test_a_shard_that_is_away_and_how_often_it_was_replaced() -> None:
+    found = scraped()
+    assert [value for _, value in found.rows("borzoi_shard_up")] == [1, 0, 1]
+    assert [value for _, value in found.rows("borzoi_shard_restarts")] == [0, 2, 0]
+    assert found.total("borzoi_shard_connections", shard=1) == 0
+
+
+def test_what_is_left_out_is_said_of_every_family_that_has_a_bound() -> None:
+    found = scraped()
+    left_out = {labels["family"]: value for labels, value in found.rows("borzoi_metrics_left_out")}
+    assert left_out == {
+        "borzoi_topic_partitions": 5,
+        "borzoi_topic_segments": 5,
+        "borzoi_topic_messages": 5,
+        "borzoi_topic_size_bytes": 5,
+        "borzoi_partition_appended_messages": 19,
+        "borzoi_consumer_lag_messages": 18,
+        "borzoi_retention_blocked": 2,
+        "borzoi_compression_topic_segments": 1,
+        "borzoi_compression_topic_plain_bytes": 1,
+        "borzoi_compression_topic_stored_bytes": 1,
+        "borzoi_partition_read_only": 1,
+    }
+    assert left_out.keys() <= found.families.keys()
+
+
+def test_names_are_told_beside_the_ids_if_wanted() -> None:
+    names = Names({1: "orders"}, {PLACE: 'ev"ents'}, {(PLACE, 0): "billing"})
+    found = scraped(names)
+    topic = {"stream": 1, "topic": 2, "stream_name": "orders", "topic_name": 'ev"ents'}
+    assert found.value("borzoi_topic_messages", **topic) == 100
+    assert found.value("borzoi_partition_read_only", **topic, partition=0) == 1
+    assert found.value("borzoi_compression_topic_segments", **topic, codec="zstd") == 2
+    group = {**topic, "partition": 0, "kind": "group", "consumer": 0}
+    assert found.value("borzoi_consumer_lag_messages", **group, consumer_name="billing") == 17
+    # Whose names are not known any more, or never were.
+    gone = scraped(Names({}, {}, {}))
+    assert gone.total("borzoi_topic_messages", stream=1, stream_name="", topic_name="") == 100
+    assert gone.total("borzoi_consumer_lag_messages", consumer=42, consumer_name="") == 0
+
+
+def test_every_family_says_what_it_is_and_counters_are_known_as_such() -> None:
+    found = scraped()
+    assert all(family.documentation for family in found.families.values())
+    for family in found.families.values():
+        for sample in family.samples:
+            assert sample.name.endswith("_total") == (family.type == "counter")

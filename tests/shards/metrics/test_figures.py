@@ -1,0 +1,103 @@
+"""Figures of all shards that answer."""
+
+import asyncio
+import logging
+from typing import Any, cast
+
+import pytest
+
+from borzoi.shards.descriptors import Done, RequestKind
+from borzoi.shards.metrics import figures
+from borzoi.shards.metrics.figures import Figures
+from borzoi.shards.metrics.shard_figures import (
+    ArchiveFigures,
+    Blocked,
+    CompressedTopic,
+    Cut,
+    Lag,
+    ShardFigures,
+    decode,
+    encode,
+)
+from borzoi.shards.peers import Peers
+from borzoi.shards.tasks import Tasks
+from borzoi.shards.write_faults import FaultCount
+from borzoi.storage.ratio import Ratio
+from tests.shards.metrics.samples import shard_figures
+from tests.shards.test_upkeep import POOL
+
+MANY = Cut([Lag(1 << 40, 2, 3, number) for number in range(20_000)], 5)
+
+
+def die(error: BaseException) -> None:
+    raise AssertionError from error
+
+
+def test_figures_cross_between_shards_unchanged() -> None:
+    told = shard_figures(
+        blocked=Cut([Blocked(1, 2, 3, 4)], 5),
+        archive=ArchiveFigures(1, 2, 3, 4),
+        codecs={"lz4": Ratio(1, 2, 3)},
+        compressed=Cut([CompressedTopic(1, 2, "lz4", 3, 4, 5)]),
+        read_only=Cut([1 << 43]),
+        faults=[FaultCount("sync", "EIO", 6)],
+        lags=MANY,
+    )
+    assert decode(encode(told)) == told
+
+
+class FourPeers:
+    """Shard 0 has much to tell, 2 has just died, 3 is stuck, 4 finds itself broken."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.collected = 0
+        self.theirs = Figures(0, self.collect, cast("Peers", self), POOL, Tasks(die))
+        self.broken = Figures(4, self.fail, cast("Peers", self), POOL, Tasks(die))
+
+    async def collect(self) -> ShardFigures:
+        self.collected += 1
+        await asyncio.sleep(0)
+        return shard_figures(connections=10, lags=MANY)
+
+    async def fail(self) -> ShardFigures:
+        raise ZeroDivisionError
+
+    def shards(self) -> list[int]:
+        return [0, 2, 3, 4]
+
+    def ask(self, shard: int, kind: RequestKind, done: Done, **lent: Any) -> None:
+        assert kind is RequestKind.METRICS
+        self.asked += 1
+        view = lent["buffer"].view[: lent["length"]]
+        if shard == 0:
+            self.theirs.serve(view, done)
+        elif shard == 2:
+            done(0, 0, 0, 0)
+        elif shard == 4:
+            self.broken.serve(view, done)
+
+
+def test_whoever_does_not_answer_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(figures, "ANSWER_TIME_MAX_S", 0.2)
+
+    async def own() -> ShardFigures:
+        return shard_figures(connections=11)
+
+    async def run() -> dict[int, ShardFigures]:
+        peers = FourPeers()
+        ours = Figures(1, own, cast("Peers", peers), POOL, Tasks(die))
+        found = await ours.everybody()
+        # Twice of shard 0, whose first buffer was too small; it had to collect only once.
+        assert peers.asked == 5
+        assert peers.collected == 1
+        return found
+
+    with caplog.at_level(logging.WARNING):
+        found = asyncio.run(run())
+    assert {shard: one.connections for shard, one in found.items()} == {0: 10, 1: 11}
+    assert found[0].lags == MANY
+    assert "metrics without shard 3: TimeoutError()" in caplog.text
+    assert "the figures for metrics cannot be collected" in caplog.text

@@ -1,0 +1,215 @@
+"""What a shard collects from its partitions: real logs, walked in turns, lists that are bounded."""
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+import pytest
+
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.shards.archiving import Archiver, ArchivingStats
+from borzoi.shards.clients import Clients
+from borzoi.shards.durability import Durability
+from borzoi.shards.listener import Listener
+from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.metrics import own_figures as module
+from borzoi.shards.metrics.http_door import HttpCounts
+from borzoi.shards.metrics.own_figures import Sources, Walk, own_figures, resident_memory
+from borzoi.shards.metrics.shard_figures import (
+    ArchiveFigures,
+    Blocked,
+    CompressedTopic,
+    Cut,
+    Lag,
+    Resident,
+    ShardFigures,
+)
+from borzoi.shards.owned_partition import OwnedPartition
+from borzoi.shards.partitions import Partitions
+from borzoi.storage.codecs import Codec
+from borzoi.storage.ratio import Ratio
+from borzoi.storage.segment import Compressed
+from tests.shards.owner import TARGET, Owner, Statuses
+from tests.shards.test_deleting import delete, run_disk, send
+
+SPACE = TARGET.namespace
+CONSUMER, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[Owner]:
+    """Segments 0, 2, 4 are sealed and 6 is active, with one message."""
+    owner = Owner(tmp_path, Durability.WRITTEN, segment_size_max=1)
+    for number in range(7):
+        send(owner, b"%d" % number)
+    run_disk(owner)
+    yield owner
+    owner.close()
+
+
+def commit(owner: Owner, kind: ConsumerKind, consumer: int, offset: int) -> None:
+    statuses = Statuses()
+    owner.partitions.store_offset(TARGET, kind, consumer, offset, statuses.done)
+    owner.loop.settle()
+    assert statuses == [0]
+
+
+def walked(owner: Owner, rows_max: int = 100) -> Walk:
+    walk = Walk(owner.partitions, None, rows_max)
+    asyncio.run(walk.run())
+    return walk
+
+
+def test_lag_is_what_is_there_and_not_consumed(owner: Owner) -> None:
+    commit(owner, CONSUMER, 42, 6)
+    commit(owner, GROUP, 1, 2)
+    assert walked(owner).lags == Cut([Lag(SPACE, 2, 1, 4), Lag(SPACE, 1, 42, 0)])
+    delete(owner, 1)
+    run_disk(owner)
+    commit(owner, GROUP, 1, 0)
+    # Offsets 0 and 1 were deleted unread: nobody can catch up with them.
+    assert walked(owner).lags.rows[0] == Lag(SPACE, 2, 1, 5)
+
+
+def test_lag_counts_what_was_acknowledged_from_memory(tmp_path: Path) -> None:
+    owner = Owner(tmp_path, Durability.BUFFERED)
+    send(owner, b"a")
+    send(owner, b"b")
+    commit(owner, CONSUMER, 1, 0)
+    assert owner.published.next_offset == 0
+    assert walked(owner).lags.rows == [Lag(SPACE, 1, 1, 1)]
+    owner.close()
+
+
+def test_of_too_many_consumers_groups_come_first(owner: Owner) -> None:
+    for consumer in range(4):
+        commit(owner, CONSUMER, consumer, 0)
+        commit(owner, GROUP, consumer, 0)
+    lags = walked(owner, rows_max=5).lags
+    assert lags.left_out == 3
+    assert [(row.kind, row.consumer) for row in lags.rows] == [
+        (2, 3),
+        (2, 2),
+        (2, 1),
+        (2, 0),
+        (1, 3),
+    ]
+    assert walked(owner, rows_max=8).lags.left_out == 0
+
+
+def test_compressed_segments_by_topic_and_by_codec(owner: Owner) -> None:
+    sealed = owner.partition.log.sealed
+    for segment, codec in zip(sealed, (Codec.GZIP, Codec.ZSTD), strict=False):
+        # As the compressor leaves it, without its work.
+        log = cast("Any", owner.partition.log)
+        number = sealed.index(segment)
+        log._sealed[number] = segment._replace(compressed=Compressed(codec, 10))
+    size = sealed[0].size_bytes
+    walk = walked(owner)
+    assert walk.codecs == {"gzip": Ratio(1, size, 10), "zstd": Ratio(1, size, 10)}
+    assert walk.compressed == Cut(
+        [CompressedTopic(0, 0, "gzip", 1, size, 10), CompressedTopic(0, 0, "zstd", 1, size, 10)]
+    )
+    cut = walked(owner, rows_max=1)
+    assert cut.compressed.left_out == 1
+    assert len(cut.codecs) == 2, "sums leave nothing out"
+
+
+def test_a_partition_that_a_failed_sync_made_read_only(tmp_path: Path) -> None:
+    owner = Owner(tmp_path, Durability.FSYNC)
+    owner.files.fail("fdatasync", errno.EIO)
+    owner.send(b"a")
+    owner.loop.settle()
+    run_disk(owner)
+    assert walked(owner).read_only == Cut([SPACE])
+    assert walked(owner, rows_max=0).read_only == Cut([], 1)
+    owner.close()
+
+
+class SixTimes:
+    """One partition, six times over."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+
+    def __iter__(self) -> Iterator[OwnedPartition]:
+        return iter([self._owner.partition] * 6)
+
+    def visible_end(self, partition: OwnedPartition) -> int:
+        return self._owner.partitions.visible_end(partition)
+
+
+def test_the_loop_gets_its_turn(monkeypatch: pytest.MonkeyPatch, owner: Owner) -> None:
+    # Four steps each: itself, and three sealed segments.
+    monkeypatch.setattr(module, "STEPS_PER_TURN", 8)
+
+    async def turns() -> int:
+        partitions = cast("Partitions", SixTimes(owner))
+        walking = asyncio.ensure_future(Walk(partitions, None, 10).run())
+        count = 0
+        while not walking.done():
+            await asyncio.sleep(0)
+            count += 1
+        return count
+
+    # Two pauses, and a turn to begin with.
+    assert asyncio.run(turns()) >= 3
+
+
+class Archived:
+    """An archiver that has two segments left to do."""
+
+    def waiting_count(self, _partition: OwnedPartition) -> int:
+        return 2
+
+    def stats(self) -> ArchivingStats:
+        return ArchivingStats(5, 500, 0, 3)
+
+
+class Refreshed:
+    def refresh(self) -> None:
+        pass
+
+
+class Counted:
+    open_count = 3
+    here_count = 2
+
+
+def test_all_that_a_shard_tells(owner: Owner) -> None:
+    commit(owner, CONSUMER, 42, 2)
+    delete(owner, 9)
+    run_disk(owner)
+    sources = Sources(
+        cast("MetadataService", Refreshed()),
+        owner.partitions,
+        owner.deleting,
+        cast("Archiver", Archived()),
+        None,
+        None,
+        owner.commit.faults,
+        cast("Clients", Counted()),
+        cast("Listener", Counted()),
+        HttpCounts(7, 8),
+    )
+    told = asyncio.run(own_figures(sources, 10, lambda: Resident(1, 2, 3)))
+    assert isinstance(told, ShardFigures)
+    assert (told.connections, told.clients, told.http_requests, told.http_refused) == (3, 2, 7, 8)
+    assert told.resident == Resident(1, 2, 3)
+    assert told.cpu_seconds > 0
+    assert (told.deleted_segments, told.deleted_bytes) == (1, 2 * 65)
+    assert told.blocked == Cut([Blocked(SPACE, 1, 42, 1)])
+    assert told.archive == ArchiveFigures(5, 500, 3, 2)
+    assert not told.metadata_is_read_only
+    assert told.duplicates == 0
+    assert {one.written for one in told.faults} == {"messages", "sync", "offsets"}
+
+
+def test_memory_as_the_kernel_tells_it() -> None:
+    found = resident_memory()
+    rss = psutil.Process().memory_info().rss
+    assert found.anonymous > 1_000_000
+    assert sum(found) == pytest.approx(rss, rel=0.5)
