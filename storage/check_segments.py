@@ -34,7 +34,7 @@ from borzoi.storage.layout import (
     log_suffix,
     segment_first_offsets,
 )
-from borzoi.storage.recovery import is_sound_index
+from borzoi.storage.recovery import IN_OUR_PLACE, is_sound_index
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index
 from borzoi.storage.segment import IndexEntry
@@ -171,6 +171,15 @@ def check_lonely_indexes(
         if first_offset not in logs:
             path = index_path(directory, first_offset)
             findings.mendable(path, "an index without a log", partial(removed, path, files))
+
+
+def check_leftover(path: str, findings: Findings, files: Files) -> None:
+    """What has the name of a file of ours that was being made."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        # Whose it is nobody knows, and a start does not touch it either.
+        findings.damaged(path, IN_OUR_PLACE)
+    else:
+        findings.mendable(path, "left over from a crash", partial(removed, path, files))
 
 
 def removed(path: str, files: Files) -> str:

@@ -14,6 +14,7 @@ cut only above what was ever published. No offset that was given out is given ou
 messages are missing, the log goes on in a new segment behind the last offset known.
 """
 
+import errno
 import os
 import struct
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from borzoi.storage.layout import (
     INDEX_SUFFIX,
     compressed_paths,
     index_path,
+    is_temporary,
     log_path,
     segment_codecs,
     segment_first_offsets,
@@ -44,6 +46,7 @@ from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index, scan_
 from borzoi.storage.segment import Compressed, IndexEntry, LogEnd, SealedSegment
 from borzoi.storage.segment_form import read_form
 
+IN_OUR_PLACE: Final = "a directory where files of ours are made: move it away before a start"
 EMPTY: Final = LogEnd(0, 0, 0, 0, 0)
 TIMESTAMP: Final = struct.Struct("<32xQ")  # in the header of a message
 
@@ -132,8 +135,14 @@ def later_point(
 def _remove_leftovers(directory: str, names: list[str], files: Files, recovered: Recovered) -> None:
     """Temporary files, what was not finished, and indexes of segments being made or deleted."""
     for name in names:
-        if name.endswith(TEMPORARY_SUFFIX):
-            files.unlink_if_there(os.path.join(directory, name))
+        if is_temporary(name):
+            path = os.path.join(directory, name)
+            try:
+                files.unlink_if_there(path)
+            except IsADirectoryError as error:
+                raise IsADirectoryError(errno.EISDIR, IN_OUR_PLACE, path) from error
+        elif name.endswith(TEMPORARY_SUFFIX):
+            recovered.report.append(f"{name}: not one of ours, left alone")
     logs = segment_codecs(names)
     for segment, codec in logs.items():
         kept = stored_log_path(directory, segment, codec)
