@@ -278,6 +278,7 @@ class Shard:
             self._tell_replaced,
         )
         storage.commit.on_sealed = compressing.sealed
+        storage.repairing.on_repaired = compressing.repaired
         return compressing
 
     def periodic_work(self) -> list[Periodic]:
@@ -330,7 +331,8 @@ class Shard:
     def _upkeep_stats(self) -> UpkeepStats:
         archived = None if self.archiver is None else self.archiver.stats()
         counted_s = time.monotonic() - self._began
-        return UpkeepStats(counted_s, self._storage.deleting.stats(), archived)
+        deleted, compressed = self._storage.deleting.stats(), self.compressing.stats()
+        return UpkeepStats(counted_s, deleted, archived, compressed)
 
     def _codec_of(self, target: Target) -> InForce | None:
         stream_id, topic_id, _ = unpack_namespace(target.namespace)
