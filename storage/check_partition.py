@@ -66,7 +66,7 @@ def check_partition(
         clean = None
     segments = segment_files(directory, names)
     _check_names(directory, names, segments, findings, files)
-    check_lonely_indexes(directory, names, segments, findings, files)
+    check_lonely_indexes(directory, names, segments, clean, findings, files)
     cipher = None if birth is None else cipher_of_birth(birth)
     next_offset = _check_log(segments, point, clean, point_is_readable, findings, files, cipher)
     known = max((source.next_offset for source in (point, clean) if source), default=0)

@@ -97,7 +97,7 @@ def recover(
         clean = None
     if board is not None and board.birth != birth:
         board = None
-    _remove_leftovers(directory, names, files, recovered)
+    _remove_leftovers(directory, names, clean, files, recovered)
     codecs = segment_codecs(names)
     segments = list(codecs)
     if board is not None:
@@ -132,7 +132,13 @@ def later_point(
     return RecoveryPoint(birth, last_stop.segment, last_stop.end_position, last_stop.next_offset)
 
 
-def _remove_leftovers(directory: str, names: list[str], files: Files, recovered: Recovered) -> None:
+def _remove_leftovers(
+    directory: str,
+    names: list[str],
+    clean: CleanPartition | None,
+    files: Files,
+    recovered: Recovered,
+) -> None:
     """Temporary files, what was not finished, and indexes of segments being made or deleted."""
     for name in names:
         if is_temporary(name):
@@ -152,8 +158,24 @@ def _remove_leftovers(directory: str, names: list[str], files: Files, recovered:
                 files.unlink_if_there(path)
     for segment in segment_first_offsets(names, INDEX_SUFFIX):
         if segment not in logs:
-            files.unlink_if_there(index_path(directory, segment))
+            path = index_path(directory, segment)
+            if clean is not None and (count := indexed_count(path, files)):
+                recovered.report.append(f"{segment_name(segment)}: {lost_log(segment, count)}")
+            files.unlink_if_there(path)
             recovered.report.append(f"{segment_name(segment)}: removed an index without a log")
+
+
+def indexed_count(path: str, files: Files) -> int:
+    """How many messages an index speaks of."""
+    return files.status_of(path).size // INDEX_ENTRY_SIZE
+
+
+def lost_log(segment: int, count: int) -> str:
+    """Of an index without a log after a clean stop, when no deletion can have been under way."""
+    return (
+        f"LOST offsets {segment} to {segment + count - 1}: its log is gone, and the broker had"
+        " stopped cleanly, so it was not being deleted"
+    )
 
 
 def _finish_deletion(

@@ -191,6 +191,19 @@ def test_a_lost_segment_is_missed_where_something_knows_of_it(tmp_path: Path) ->
     assert check(partition, partition.clean).worst is Level.DAMAGED
 
 
+def test_a_lost_log_of_the_oldest_segment_is_missed_after_a_clean_stop(tmp_path: Path) -> None:
+    """Its index is left, and no deletion was under way. If that is gone, too, nothing tells it
+    from what retention has deleted."""
+    partition = stopped(tmp_path, with_point=True)
+    partition.log_file(0).unlink()
+    findings = check(partition, partition.clean, repair=True)
+    assert [one for one in texts(findings, Level.DAMAGED) if "LOST offsets 0 to 2" in one]
+    assert partition.index_file(0).exists(), "it is all that tells of them"
+    report = partition.reopen(partition.clean)
+    assert any("LOST offsets 0 to 2" in line for line in report)
+    assert partition.read() == ACTIVE
+
+
 def test_a_lost_birth_is_missed_where_a_clean_stop_knows_it(tmp_path: Path) -> None:
     partition = stopped(tmp_path)
     whole = partition.path("birth").read_bytes()
