@@ -16,7 +16,7 @@ from borzoi.shards.metadata.snapshot import previous_path
 from borzoi.shards.root_account import ROOT_PASSWORD_FILE
 from borzoi.shards.used_layout import layout_of
 from borzoi.storage.check_partition import check_partition
-from borzoi.storage.check_segments import removed
+from borzoi.storage.check_segments import check_leftover, removed
 from borzoi.storage.clean_stop import CleanPartition, CleanStop, is_record
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.encryption_key import (
@@ -99,7 +99,7 @@ def _check_names(layout: DataLayout, findings: Findings, files: Files) -> None:
             continue
         whole = path.removesuffix(TEMPORARY_SUFFIX)
         if whole in ours or _is_record(os.path.basename(whole)):
-            findings.mendable(path, "left over from a crash", partial(removed, path, files))
+            check_leftover(path, findings, files)
         else:
             findings.note(path, "unknown, left alone")
     if os.path.isdir(layout.trash) and (retired := files.listdir(layout.trash)):

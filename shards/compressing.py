@@ -13,18 +13,24 @@ last run did not get to are found at the start. Steps, for one segment:
 A kill in between leaves a temporary (recovery removes it), both files (recovery removes the
 compressed one, and it is made again), or a file in the trash (the successor unlinks it).
 Whether a partition is still alive is looked at before each step that names a file.
+
+Nothing is forgotten: compression_backlog.py says what becomes of segments that failed. With the
+lowest priority it may lag behind on a machine that has no time to spare, and says so.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import Final, NamedTuple
 
+from borzoi.shards.compression_backlog import Backlog, Place, Waiting, place_of
 from borzoi.shards.config.schema import Compression
 from borzoi.shards.deleting import TRASH_PREFIX
 from borzoi.shards.metadata.state import Topic
@@ -46,7 +52,10 @@ LOOK_AGAIN_S: Final = 60.0
 LOOKS_PER_TURN: Final = 64
 """So many partitions are looked at before the loop gets its turn."""
 
-LEFT_PLAIN_MAX: Final = 65536
+LACKING: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+"""Not the segment's fault: the others of its partition need not be tried before the next look."""
 
 
 class InForce(NamedTuple):
@@ -90,6 +99,16 @@ def low_priority_thread() -> Executor:
     return ThreadPoolExecutor(1, "compress", initializer=lower)
 
 
+class CompressingStats(NamedTuple):
+    """What was compressed since the start, and what waits for it now."""
+
+    segments: int = 0
+    waiting: int = 0
+    partitions: int = 0
+    waited_s: float = 0.0
+    left_plain: int = 0
+
+
 class _Job(NamedTuple):
     partition: OwnedPartition
     segment: SealedSegment
@@ -97,9 +116,8 @@ class _Job(NamedTuple):
     began: float
 
     @property
-    def place(self) -> tuple[int, int, int]:
-        target = self.partition.target
-        return target.namespace, target.birth, self.segment.first_offset
+    def place(self) -> Place:
+        return place_of(self.partition.target, self.segment)
 
 
 class Compressing:
@@ -124,7 +142,8 @@ class Compressing:
         self._codec_of = codec_of
         self._tell = tell
         self._waiting: dict[OwnedPartition, None] = {}
-        self._left_plain: set[tuple[int, int, int]] = set()
+        self._backlog = Backlog()
+        self._segments = 0
         self._running = False
         self._goes_on = False
         self._stopped = False
@@ -133,14 +152,36 @@ class Compressing:
         """Look at all partitions, now and again and again."""
         if self._stopped:
             return
-        self._waiting.update(dict.fromkeys(self._partitions()))
+        partitions = self._partitions()
+        self._backlog.look_again()
+        self._waiting.update(dict.fromkeys(partitions))
         self._loop.call_later(LOOK_AGAIN_S, self.start)
         self._next()
+        self._backlog.forget_ended({partition.target for partition in partitions})
+        self._measure(iter(partitions), [])
 
     def sealed(self, partition: OwnedPartition) -> None:
         """A segment of this partition was sealed and is on the disk."""
         self._waiting[partition] = None
         self._next()
+
+    def repaired(self, partition: OwnedPartition, first_offset: int) -> None:
+        """The index of a segment was made anew: that may be what was wrong with it."""
+        target = partition.target
+        self._backlog.forget(Place(target.namespace, target.birth, first_offset))
+        self.sealed(partition)
+
+    def stats(self) -> CompressingStats:
+        """The figures of this moment."""
+        found = [self._waiting_of(partition) for partition in self._partitions()]
+        waiting = [one for one in found if one.segments]
+        return CompressingStats(
+            self._segments,
+            sum(one.segments for one in waiting),
+            len(waiting),
+            max((one.waited_s for one in waiting), default=0.0),
+            self._backlog.left_plain,
+        )
 
     def stop(self) -> None:
         """Begin nothing any more; what runs ends after the block it is at."""
@@ -170,14 +211,32 @@ class Compressing:
     def _job(self, partition: OwnedPartition) -> _Job | None:
         if not partition.alive:
             return None
+        codec, wanted = self._wanted(partition)
+        segment = self._backlog.next_of(partition.target, wanted)
+        return None if segment is None else _Job(partition, segment, codec, time.monotonic())
+
+    def _wanted(self, partition: OwnedPartition) -> tuple[Codec, list[SealedSegment]]:
+        """What should be compressed of a partition, oldest first, and with what."""
         wanted = self._codec_of(partition.target)
         if wanted is None or wanted.codec is Codec.NONE:
-            return None
-        for segment in partition.log.compressible(partition.published):
-            job = _Job(partition, segment, wanted.codec, time.monotonic())
-            if segment.last_timestamp >= wanted.since_us and job.place not in self._left_plain:
-                return job
-        return None
+            return Codec.NONE, []
+        segments = partition.log.compressible(partition.published)
+        young = (one for one in segments if one.last_timestamp >= wanted.since_us)
+        return wanted.codec, self._backlog.wanted(partition.target, young)
+
+    def _waiting_of(self, partition: OwnedPartition) -> Waiting:
+        wanted = self._wanted(partition)[1] if partition.alive else []
+        return self._backlog.measure(partition.target, wanted, self._loop.time())
+
+    def _measure(self, rest: Iterator[OwnedPartition], waiting: list[Waiting]) -> None:
+        """Find out how much waits, and say so if it has waited for long."""
+        if self._stopped:
+            return
+        found = [self._waiting_of(partition) for partition in islice(rest, LOOKS_PER_TURN)]
+        if found:
+            self._loop.call_soon(self._measure, rest, waiting + found)
+        elif warning := self._backlog.warning(waiting, self._loop.time()):
+            LOG.warning("%s", warning)
 
     def _compress(self, job: _Job) -> None:
         directory = job.partition.log.directory
@@ -192,7 +251,7 @@ class Compressing:
                     lambda: self._stopped,
                     cipher=job.partition.log.cipher,
                 )
-            except (OSError, NotCompressed, Stopped) as error:
+            except (OSError, MemoryError, NotCompressed, Stopped) as error:
                 self._loop.call_soon_threadsafe(self._failed, job, error)
             except Exception as error:
                 # A fault of ours, but all that waits behind this segment must not suffer from it.
@@ -210,14 +269,15 @@ class Compressing:
             self._end()
             return
         # A file that is lost does not come back: what lies behind it must not wait for it.
+        times = 1
         if isinstance(error, NotCompressed | FileNotFoundError):
-            if len(self._left_plain) >= LEFT_PLAIN_MAX:
-                self._left_plain.clear()
-            self._left_plain.add(job.place)
+            self._backlog.leave_plain(job.place)
         else:
-            # Its other segments wait as well, until all are looked at again.
-            self._waiting.pop(partition, None)
-        if not isinstance(error, Stopped):
+            times = self._backlog.failed(job.place)
+            if not isinstance(error, OSError) or error.errno in LACKING:
+                self._waiting.pop(partition, None)
+        # The first time, the second, the fourth and so on.
+        if not isinstance(error, Stopped) and times & (times - 1) == 0:
             LOG.warning(
                 "partition %s: segment %d is not compressed: %s",
                 partition.target,
@@ -225,6 +285,11 @@ class Compressing:
                 error,
             )
         self._end()
+
+    def _put_off(self, job: _Job, error: OSError) -> None:
+        """It is made, but the directory cannot be changed: none of its segments gets further."""
+        self._waiting.pop(job.partition, None)
+        self._failed(job, error)
 
     def _place(self, job: _Job, size: int) -> None:
         log, first = job.partition.log, job.segment.first_offset
@@ -236,7 +301,7 @@ class Compressing:
                 self._end()
                 return
         except OSError as error:
-            self._failed(job, error)
+            self._put_off(job, error)
             return
 
         def run() -> None:
@@ -252,9 +317,8 @@ class Compressing:
     def _retire(self, job: _Job, size: int, failed: OSError | None) -> None:
         partition, first = job.partition, job.segment.first_offset
         if failed is not None:
-            # Both are there, and the plain one counts. The next start removes the other.
-            self._left_plain.add(job.place)
-            self._failed(job, failed)
+            # Both are there, and the plain one counts until it is all done once more.
+            self._put_off(job, failed)
             return
         if not partition.alive:
             self._end()
@@ -265,9 +329,10 @@ class Compressing:
         try:
             paths = partition.log.retire_plain(first, compressed, self._trash_dir, name)
         except OSError as error:
-            self._left_plain.add(job.place)
-            self._failed(job, error)
+            self._put_off(job, error)
             return
+        self._backlog.forget(job.place)
+        self._segments += bool(paths)
         self._tell(target, first)
         done = Ratio().with_segment(job.segment._replace(compressed=compressed))
         LOG.info(

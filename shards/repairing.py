@@ -11,6 +11,7 @@ segment deleted meanwhile, and their names given to others.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
@@ -52,6 +53,8 @@ class Repairing:
         self._disk = disk
         self._partitions = partitions
         self._commit = commit
+        # Told when an index was replaced; the worker wires it.
+        self.on_repaired: Callable[[OwnedPartition, int], None] | None = None
         self._checked: dict[SegmentKey, float] = {}
         self._waiting: dict[SegmentKey, list[Done]] = {}
 
@@ -115,6 +118,8 @@ class Repairing:
             try:
                 if partition.log.replace_index(key.segment, checked.entries):
                     self._commit.publish_trust(partition)
+                    if self.on_repaired is not None:
+                        self.on_repaired(partition, key.segment)
             except BrokerError as error:
                 LOG.error("partition %s: its index stays wrong: %s", partition.target, error)
                 status = error.status

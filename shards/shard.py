@@ -287,6 +287,7 @@ class Shard:
             self._tell_replaced,
         )
         storage.commit.on_sealed = compressing.sealed
+        storage.repairing.on_repaired = compressing.repaired
         return compressing
 
     def _new_metrics_door(self, figures: Figures) -> HttpDoor:
@@ -360,7 +361,8 @@ class Shard:
     def _upkeep_stats(self) -> UpkeepStats:
         archived = None if self.archiver is None else self.archiver.stats()
         counted_s = time.monotonic() - self._began
-        return UpkeepStats(counted_s, self._storage.deleting.stats(), archived)
+        deleted, compressed = self._storage.deleting.stats(), self.compressing.stats()
+        return UpkeepStats(counted_s, deleted, archived, compressed)
 
     async def _own_figures(self) -> ShardFigures:
         sources = Sources(

@@ -1,8 +1,8 @@
 """What became of old segments since the workers started, in words: for whoever asks for a snapshot.
 
-Every shard knows what it has deleted and archived itself, and who stood in the way. It tells that
-as text; the shard that is asked puts the texts of all together. A worker that was replaced begins
-to count anew, so each says for how long it has counted.
+Every shard knows what it has deleted, archived and compressed itself, and who stood in the way. It
+tells that as text; the shard that is asked puts the texts of all together. A worker that was
+replaced begins to count anew, so each says for how long it has counted.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from borzoi.router.buffer import Buffer
 from borzoi.router.placement import unpack_namespace
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.archiving import ArchivingStats
+from borzoi.shards.compressing import CompressingStats
 from borzoi.shards.deleting import DeletingStats
 from borzoi.shards.descriptors import Done, RequestKind
 from borzoi.shards.lending import tell, told
@@ -32,6 +33,7 @@ class UpkeepStats(NamedTuple):
     counted_s: float
     deleted: DeletingStats
     archived: ArchivingStats | None
+    compressed: CompressingStats = CompressingStats()
 
 
 class Upkeep:
@@ -87,6 +89,15 @@ def described(stats: UpkeepStats) -> Iterator[str]:
         yield f"archived {archived.segments} segments with {archived.size_bytes} bytes"
         if archived.failures:
             yield f"the archive has failed {archived.failures} times in a row"
+    compressed = stats.compressed
+    yield f"compressed {compressed.segments} segments"
+    if compressed.waiting:
+        yield (
+            f"{compressed.waiting} sealed segments of {compressed.partitions} partitions wait to be"
+            f" compressed, the oldest for {compressed.waited_s:.0f} s or longer"
+        )
+    if compressed.left_plain:
+        yield f"{compressed.left_plain} segments are damaged or would not shrink, and stay plain"
     named = heapq.nlargest(BLOCKERS_TOLD_MAX, deleted.blocked.items(), key=lambda one: one[1])
     for blocker, times in named:
         stream, topic, partition = unpack_namespace(blocker.namespace)

@@ -16,6 +16,7 @@ from borzoi.storage.check_segments import (
     Durable,
     SegmentFile,
     check_active,
+    check_leftover,
     check_lonely_indexes,
     check_sealed,
     removed,
@@ -23,7 +24,7 @@ from borzoi.storage.check_segments import (
 )
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.encrypted import PartitionCipher
-from borzoi.storage.files import TEMPORARY_SUFFIX, Files
+from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings
 from borzoi.storage.layout import (
     BIRTH_FILE,
@@ -32,6 +33,7 @@ from borzoi.storage.layout import (
     RECOVERY_POINT_FILE,
     is_number,
     is_segment_name,
+    is_temporary,
 )
 from borzoi.storage.offsets import OFFSET, offsets_digest
 from borzoi.storage.recovery import later_point
@@ -64,7 +66,7 @@ def check_partition(
         clean = None
     segments = segment_files(directory, names)
     _check_names(directory, names, segments, findings, files)
-    check_lonely_indexes(directory, names, segments, findings, files)
+    check_lonely_indexes(directory, names, segments, clean, findings, files)
     cipher = None if birth is None else cipher_of_birth(birth)
     next_offset = _check_log(segments, point, clean, point_is_readable, findings, files, cipher)
     known = max((source.next_offset for source in (point, clean) if source), default=0)
@@ -135,8 +137,8 @@ def _check_names(
         if any(is_segment_name(name.removesuffix(suffix)) for suffix in FORMS):
             text = "a compression that was not finished; the plain segment beside it counts"
             findings.mendable(path, text, partial(removed, path, files))
-        elif name.endswith(TEMPORARY_SUFFIX):
-            findings.mendable(path, "left over from a crash", partial(removed, path, files))
+        elif is_temporary(name):
+            check_leftover(path, findings, files)
         else:
             findings.note(path, "unknown, left alone")
 

@@ -1,10 +1,11 @@
 """Reading every byte of a partition's segments, and comparing their indexes with them.
 
 Every message is verified, and the index is made from the log and has to be the same byte for byte.
-What a repair may do here: write an index anew, remove one that has no log, and cut what follows
-the last sound message of the active segment, if it lies behind the recovery point and the last
-stop was not a clean one. Sound messages behind a damaged one are never cut, although the next
-start would do it where nothing says that they were durable: whoever checks first may save them.
+What a repair may do here: write an index anew, remove one that has no log (after a clean stop, when
+no deletion was under way, its log is lost), and cut what follows the last sound message of the
+active segment, if it lies behind the recovery point and the last stop was not a clean one. Sound
+messages behind a damaged one are never cut, although the next start would do it where nothing says
+that they were durable: whoever checks first may save them.
 
 A segment has a form, which its suffix tells: FORMS says how to open each. Whatever form it has,
 what is read here are the bytes of its messages. An encrypted one is verified as it is stored: that
@@ -34,7 +35,7 @@ from borzoi.storage.layout import (
     log_suffix,
     segment_first_offsets,
 )
-from borzoi.storage.recovery import is_sound_index
+from borzoi.storage.recovery import IN_OUR_PLACE, indexed_count, is_sound_index, lost_log
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index
 from borzoi.storage.segment import IndexEntry
@@ -163,14 +164,33 @@ def check_active(
 
 
 def check_lonely_indexes(
-    directory: str, names: list[str], segments: list[SegmentFile], findings: Findings, files: Files
+    directory: str,
+    names: list[str],
+    segments: list[SegmentFile],
+    clean: CleanPartition | None,
+    findings: Findings,
+    files: Files,
 ) -> None:
-    """Indexes of segments that were being made or deleted."""
+    """Indexes of segments that were being made or deleted, or whose logs are lost."""
     logs = {segment.first_offset for segment in segments}
     for first_offset in segment_first_offsets(names, INDEX_SUFFIX):
-        if first_offset not in logs:
-            path = index_path(directory, first_offset)
+        if first_offset in logs:
+            continue
+        path = index_path(directory, first_offset)
+        count = indexed_count(path, files)
+        if clean is not None and count:
+            findings.damaged(path, lost_log(first_offset, count))
+        else:
             findings.mendable(path, "an index without a log", partial(removed, path, files))
+
+
+def check_leftover(path: str, findings: Findings, files: Files) -> None:
+    """What has the name of a file of ours that was being made."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        # Whose it is nobody knows, and a start does not touch it either.
+        findings.damaged(path, IN_OUR_PLACE)
+    else:
+        findings.mendable(path, "left over from a crash", partial(removed, path, files))
 
 
 def removed(path: str, files: Files) -> str:

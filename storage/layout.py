@@ -166,6 +166,19 @@ def segment_codecs(names: list[str]) -> dict[int, Codec]:
     return dict(sorted(found.items()))
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a file of a partition has this name while it is being made: a leftover of a crash."""
+    stem = name.removesuffix(TEMPORARY_SUFFIX)
+    suffixes = (INDEX_SUFFIX, *map(log_suffix, Codec))
+    return stem != name and (
+        stem in (BIRTH_FILE, RECOVERY_POINT_FILE)
+        or any(
+            stem.endswith(suffix) and is_segment_name(stem.removesuffix(suffix))
+            for suffix in suffixes
+        )
+    )
+
+
 def is_segment_name(stem: str) -> bool:
     return len(stem) == SEGMENT_DIGITS and stem.isascii() and stem.isdigit()
 

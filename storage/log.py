@@ -466,7 +466,10 @@ class PartitionLog:
             return False
         path = stored_log_path(self.directory, first_offset, codec)
         self._place.files.rename(temporary, path)
-        self._placed[first_offset] = [path]
+        # More than one: a try before this one failed later on, with another codec.
+        placed = self._placed.setdefault(first_offset, [])
+        if path not in placed:
+            placed.append(path)
         return True
 
     def retire_plain(
@@ -481,8 +484,13 @@ class PartitionLog:
             return []
         self._place.let_go(first_offset)
         self._place.files.makedirs(trash_dir)
-        path = log_path(self.directory, first_offset)
-        moved = self._place.retire_file(path, trash_dir, name)
+        kept = stored_log_path(self.directory, first_offset, compressed.codec)
+        moved: list[str] = []
+        for path in self._placed[first_offset]:
+            if path != kept:
+                moved += self._place.retire_file(path, trash_dir, name)
+        # Last: until then the plain one counts.
+        moved += self._place.retire_file(log_path(self.directory, first_offset), trash_dir, name)
         self._sealed[number] = self._sealed[number]._replace(compressed=compressed)
         del self._placed[first_offset]
         return moved

@@ -14,6 +14,7 @@ cut only above what was ever published. No offset that was given out is given ou
 messages are missing, the log goes on in a new segment behind the last offset known.
 """
 
+import errno
 import os
 import struct
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from borzoi.storage.layout import (
     INDEX_SUFFIX,
     compressed_paths,
     index_path,
+    is_temporary,
     log_path,
     segment_codecs,
     segment_first_offsets,
@@ -44,6 +46,7 @@ from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index, scan_
 from borzoi.storage.segment import Compressed, IndexEntry, LogEnd, SealedSegment
 from borzoi.storage.segment_form import read_form
 
+IN_OUR_PLACE: Final = "a directory where files of ours are made: move it away before a start"
 EMPTY: Final = LogEnd(0, 0, 0, 0, 0)
 TIMESTAMP: Final = struct.Struct("<32xQ")  # in the header of a message
 
@@ -94,7 +97,7 @@ def recover(
         clean = None
     if board is not None and board.birth != birth:
         board = None
-    _remove_leftovers(directory, names, files, recovered)
+    _remove_leftovers(directory, names, clean, files, recovered)
     codecs = segment_codecs(names)
     segments = list(codecs)
     if board is not None:
@@ -129,11 +132,23 @@ def later_point(
     return RecoveryPoint(birth, last_stop.segment, last_stop.end_position, last_stop.next_offset)
 
 
-def _remove_leftovers(directory: str, names: list[str], files: Files, recovered: Recovered) -> None:
+def _remove_leftovers(
+    directory: str,
+    names: list[str],
+    clean: CleanPartition | None,
+    files: Files,
+    recovered: Recovered,
+) -> None:
     """Temporary files, what was not finished, and indexes of segments being made or deleted."""
     for name in names:
-        if name.endswith(TEMPORARY_SUFFIX):
-            files.unlink_if_there(os.path.join(directory, name))
+        if is_temporary(name):
+            path = os.path.join(directory, name)
+            try:
+                files.unlink_if_there(path)
+            except IsADirectoryError as error:
+                raise IsADirectoryError(errno.EISDIR, IN_OUR_PLACE, path) from error
+        elif name.endswith(TEMPORARY_SUFFIX):
+            recovered.report.append(f"{name}: not one of ours, left alone")
     logs = segment_codecs(names)
     for segment, codec in logs.items():
         kept = stored_log_path(directory, segment, codec)
@@ -143,8 +158,24 @@ def _remove_leftovers(directory: str, names: list[str], files: Files, recovered:
                 files.unlink_if_there(path)
     for segment in segment_first_offsets(names, INDEX_SUFFIX):
         if segment not in logs:
-            files.unlink_if_there(index_path(directory, segment))
+            path = index_path(directory, segment)
+            if clean is not None and (count := indexed_count(path, files)):
+                recovered.report.append(f"{segment_name(segment)}: {lost_log(segment, count)}")
+            files.unlink_if_there(path)
             recovered.report.append(f"{segment_name(segment)}: removed an index without a log")
+
+
+def indexed_count(path: str, files: Files) -> int:
+    """How many messages an index speaks of."""
+    return files.status_of(path).size // INDEX_ENTRY_SIZE
+
+
+def lost_log(segment: int, count: int) -> str:
+    """Of an index without a log after a clean stop, when no deletion can have been under way."""
+    return (
+        f"LOST offsets {segment} to {segment + count - 1}: its log is gone, and the broker had"
+        " stopped cleanly, so it was not being deleted"
+    )
 
 
 def _finish_deletion(

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from borzoi.storage.codecs import Codec
+from borzoi.storage.layout import compressing_path, log_path
 from tests.broker import wait_for
 from tests.conftest import NewBroker
 from tests.crash.compression_kills import run, text_of
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
-from tests.crash.tracer import killed_at
+from tests.crash.places import directory_of, in_trash
+from tests.crash.tracer import RENAMES, UNLINKS, killed_at
 from tests.crash.wire import Wire, connect, connect_to_shard
 
 PAYLOADS = [b"%d " % number * 500 for number in range(30)]
@@ -28,16 +31,15 @@ def test_d8_compression_survives_kills(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace kills at an exact system call")
 @pytest.mark.parametrize(
-    ("system_calls", "number"),
+    "step",
     [
-        # The first one of the loop's thread is the birth file.
-        ("rename,renameat,renameat2", 2),  # before a temporary gets its name
-        ("rename,renameat,renameat2", 3),  # before the plain log leaves
-        ("unlink,unlinkat", 1),  # before its bytes are gone
+        "place",  # before a temporary gets its name
+        "retire",  # before the plain log leaves
+        "unlink",  # before its bytes are gone
     ],
 )
 def test_a_compression_is_finished_by_the_successor_of_a_killed_owner(
-    new_broker: NewBroker, tmp_path: Path, system_calls: str, number: int
+    new_broker: NewBroker, tmp_path: Path, step: str
 ) -> None:
     broker = new_broker(
         **TWO_SHARDS,
@@ -47,13 +49,20 @@ def test_a_compression_is_finished_by_the_successor_of_a_killed_owner(
         IGGY_MESSAGE_SAVER_INTERVAL="1 s",
     )
     partition = partitions_of(1, 2)[0]
-    directory = broker.data / f"streams/0/topics/0/partitions/{partition}"
+    directory = Path(directory_of(broker, partition))
     pid = broker.workers()[1]
     with connect_to_shard(broker, 0) as wire:
         create_topic(wire)
-        with killed_at(pid, system_calls, number, tmp_path / "trace"):
-            # The second one seals the segment that both are in.
-            wire.send(STREAM, TOPIC, partition, PAYLOADS[:7])
+        wire.send(STREAM, TOPIC, partition, PAYLOADS[:7])
+        temporary = compressing_path(str(directory), 0, Codec.ZSTD)
+        plain = log_path(str(directory), 0)
+        calls, path = {
+            "place": (RENAMES, temporary),
+            "retire": (RENAMES, plain),
+            "unlink": (UNLINKS, in_trash(broker, partition, plain)),
+        }[step]
+        with killed_at(pid, calls, tmp_path / "trace", path):
+            # This one seals the segment that both are in.
             wire.send(STREAM, TOPIC, partition, PAYLOADS[7:14])
             wait_for(lambda: broker.workers().get(1, pid) != pid, 30.0)
     with connect(broker) as wire:

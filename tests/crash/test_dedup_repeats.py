@@ -5,17 +5,20 @@
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from borzoi.protocol.identifiers import PartitionId
 from borzoi.protocol.message import Message
+from borzoi.storage.layout import index_path, log_path
 from tests.broker import wait_for
 from tests.conftest import NewBroker
 from tests.crash.dedup_repeats import ENTRY_SIZE_MAX, PARTITIONS_USED, WINDOW, run
 from tests.crash.kill_cycles import PINNED, SETTINGS, TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
+from tests.crash.places import directory_of
 from tests.crash.tracer import killed_at
 from tests.crash.wire import connect, connect_to_shard
 
@@ -38,18 +41,22 @@ def test_s5_every_batch_twice_and_kills_in_between(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace kills at an exact system call")
 @pytest.mark.parametrize(
-    ("mode", "system_call", "number"),
+    ("mode", "system_call", "path_of"),
     [
         # Entering the write of the log: stamped in the lent memory, not written.
-        ("written", "pwrite64", 1),
+        ("written", "pwrite64", log_path),
         # Entering the write of the index: the log has the batch, nobody was told.
-        ("written", "pwrite64", 2),
+        ("written", "pwrite64", index_path),
         # Entering the sync: written and indexed, nobody was told.
-        ("fsync", "fdatasync", 1),
+        ("fsync", "fdatasync", log_path),
     ],
 )
 def test_an_owner_killed_with_a_lent_batch_that_has_duplicates(
-    new_broker: NewBroker, tmp_path: Path, mode: str, system_call: str, number: int
+    new_broker: NewBroker,
+    tmp_path: Path,
+    mode: str,
+    system_call: str,
+    path_of: Callable[[str, int], str],
 ) -> None:
     """Its successor has read the ids of what was written back from the log."""
     broker = new_broker(
@@ -70,7 +77,8 @@ def test_an_owner_killed_with_a_lent_batch_that_has_duplicates(
     with connect_to_shard(broker, RECEIVER) as wire:
         send((1, b"a"), (2, b"b"))
         pid = broker.workers()[OWNER]
-        with killed_at(pid, system_call, number, tmp_path / "trace"):
+        path = path_of(directory_of(broker, partition), 0)
+        with killed_at(pid, system_call, tmp_path / "trace", path):
             send((1, b"-"), (0, b"c"), (3, b"d"), (3, b"-"), (2, b"-"), (0, b"e"))
         wait_for(lambda: broker.workers().get(OWNER, pid) != pid, 30)
         send((3, b"-"), (4, b"f"))

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from borzoi.storage.layout import log_path
 from tests.broker import wait_for
 from tests.crash.full_disk import DISK_SIZES_MIB, Summary, fail_writes, fill_disk, running
 from tests.crash.ledger import Outcome, judge
 from tests.crash.load import STREAM, TOPIC, Producer, read_all
 from tests.crash.mounts import Unavailable
+from tests.crash.places import directory_of
 from tests.crash.tracer import failing_calls
 from tests.crash.wire import connect
 from tests.scraped import Scraped
@@ -53,7 +55,8 @@ def test_f2_a_sync_fails(tmp_path: Path) -> None:
         with connect(broker) as wire:
             for partition in (0, 1):
                 assert producer.send_one(wire, partition) is Outcome.ACKNOWLEDGED
-            with failing_calls(pid, "fdatasync", "EIO", "1+", tmp_path / "trace"):
+            log = log_path(directory_of(broker, 0), 0)
+            with failing_calls(pid, "fdatasync", "EIO", "1+", tmp_path / "trace", log):
                 assert producer.send_one(wire, 0) is Outcome.REFUSED
             # The disk works again, but nobody knows what became of the pages.
             for _ in range(3):

@@ -15,7 +15,8 @@ from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.life_kills import ENDS, LifeKills
 from tests.crash.lives import run
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, create_topic, partitions_of, read_all
-from tests.crash.tracer import killed_at
+from tests.crash.places import directory_of
+from tests.crash.tracer import RENAMES, killed_at
 from tests.crash.wire import connect, connect_to_shard
 
 LIVES = 4
@@ -79,7 +80,8 @@ def test_an_owner_killed_before_it_could_remove_anything(
         create_topic(wire)
         for partition in range(PARTITIONS):
             wire.send(STREAM, TOPIC, partition, [b"old", b"old"])
-        with killed_at(broker.workers()[1], "rename,renameat,renameat2", 1, tmp_path / "trace"):
+        directories = [directory_of(broker, partition) for partition in partitions_of(1, 2)]
+        with killed_at(broker.workers()[1], RENAMES, tmp_path / "trace", *directories):
             wire.call(end)
     if then_all:
         broker.kill()

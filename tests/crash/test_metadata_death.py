@@ -12,11 +12,13 @@ import pytest
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.topics import DeleteTopic, GetTopics
 from borzoi.protocol.errors import BrokerError, StreamNameAlreadyExists, TopicIdNotFound
+from borzoi.storage.layout import DataLayout
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
-from tests.crash.load import PARTITIONS, STREAM, TOPIC, create_topic, read_all
-from tests.crash.tracer import killed_at
+from tests.crash.load import PARTITIONS, STREAM, TOPIC, create_topic, partitions_of, read_all
+from tests.crash.places import directory_of
+from tests.crash.tracer import RENAMES, killed_at
 from tests.crash.wire import Closed, Wire, connect, connect_to_shard
 
 pytestmark = [
@@ -55,7 +57,7 @@ def test_a_creation_is_there_for_all_or_for_nobody(
     pid = broker.workers()[0]
     with (
         connect_to_shard(broker, 1) as wire,
-        killed_at(pid, system_calls, 1, tmp_path / "trace"),
+        killed_at(pid, system_calls, tmp_path / "trace", DataLayout(broker.data).state_log),
         pytest.raises((BrokerError, Closed)),
     ):
         wire.call(CreateStream("new"))
@@ -81,8 +83,9 @@ def test_a_deletion_that_was_logged_but_not_carried_out_holds(
         create_topic(wire)
         for partition in range(PARTITIONS):
             wire.send(STREAM, TOPIC, partition, [b"old"])
+        directories = [directory_of(broker, partition) for partition in partitions_of(0, 2)]
         with (
-            killed_at(pid, "rename,renameat,renameat2", 1, tmp_path / "trace"),
+            killed_at(pid, RENAMES, tmp_path / "trace", *directories),
             pytest.raises((BrokerError, Closed)),
         ):
             wire.call(DeleteTopic(STREAM, TOPIC))

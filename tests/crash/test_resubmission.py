@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from borzoi.storage.layout import index_path, log_path
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
@@ -27,6 +28,7 @@ from tests.crash.load import (
     read_all,
     wait_ready,
 )
+from tests.crash.places import directory_of
 from tests.crash.tracer import killed_at
 from tests.crash.wire import Wire, connect, connect_to_shard
 
@@ -128,16 +130,16 @@ def test_an_owner_stopped_anywhere_and_killed_leaves_each_message_once(
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace kills at an exact system call")
 @pytest.mark.parametrize(
-    ("durability", "system_call", "number"),
+    ("durability", "system_call", "path_of"),
     [
         # Entering the write of the log: stamped in the lent memory, not written.
-        ("written", "pwrite64", 1),
+        ("written", "pwrite64", log_path),
         # Entering the write of the index: the log has the batch, nobody was told.
-        ("written", "pwrite64", 2),
+        ("written", "pwrite64", index_path),
         # Entering the sync: written and indexed, nobody was told.
-        ("fsync", "fdatasync", 1),
+        ("fsync", "fdatasync", log_path),
         # Ringing the receiver's bell: the answer lies in the ring, complete.
-        ("written", "write", 1),
+        ("written", "write", None),
     ],
 )
 def test_an_owner_killed_between_its_write_and_its_answer(
@@ -145,7 +147,7 @@ def test_an_owner_killed_between_its_write_and_its_answer(
     tmp_path: Path,
     durability: str,
     system_call: str,
-    number: int,
+    path_of: Callable[[str, int], str] | None,
 ) -> None:
     broker = start(durability)
     partition = partitions_of(OWNER, 2)[0]
@@ -159,7 +161,8 @@ def test_an_owner_killed_between_its_write_and_its_answer(
     with connect_to_shard(broker, RECEIVER) as wire:
         send(wire)
         pid = broker.workers()[OWNER]
-        with killed_at(pid, system_call, number, tmp_path / "trace"):
+        paths = [] if path_of is None else [path_of(directory_of(broker, partition), 0)]
+        with killed_at(pid, system_call, tmp_path / "trace", *paths):
             send(wire)
         wait_for(lambda: broker.workers().get(OWNER, pid) != pid)
         send(wire)

@@ -7,17 +7,17 @@ import pytest
 
 from borzoi.protocol.commands.topics import DeleteSegments
 from borzoi.protocol.errors import BrokerError
+from borzoi.storage.layout import index_path, log_path
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.crash.experiment import new_seed, run_kills
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
+from tests.crash.places import directory_of, in_trash
 from tests.crash.retention_kills import RetentionKills
-from tests.crash.tracer import killed_at
+from tests.crash.tracer import RENAMES, UNLINKS, killed_at
 from tests.crash.wire import Closed, Wire, connect, connect_to_shard
 
-RENAMES = "rename,renameat,renameat2"
-UNLINKS = "unlink,unlinkat"
 PAYLOAD = bytes(936)  # with its header 1,000 bytes, so 7 messages in a segment of 5 KiB
 
 
@@ -39,14 +39,14 @@ def offsets_of(wire: Wire, partition: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace kills at an exact system call")
 @pytest.mark.parametrize(
-    ("system_calls", "number"),
+    "system_calls",
     [
-        (RENAMES, 2),  # a log is gone, its index and the next segment are not
-        (UNLINKS, 1),  # all of it lies in the trash
+        RENAMES,  # a log is gone, its index and the next segment are not
+        UNLINKS,  # all of it lies in the trash
     ],
 )
 def test_a_deletion_is_finished_by_the_successor_of_a_killed_owner(
-    new_broker: NewBroker, tmp_path: Path, system_calls: str, number: int
+    new_broker: NewBroker, tmp_path: Path, system_calls: str
 ) -> None:
     broker = new_broker(**TWO_SHARDS, **PINNED, IGGY_SYSTEM_SEGMENT_SIZE="5KiB")
     partition = partitions_of(1, 2)[0]
@@ -57,13 +57,16 @@ def test_a_deletion_is_finished_by_the_successor_of_a_killed_owner(
             wire.send(STREAM, TOPIC, partition, [PAYLOAD])
         # Everything is synced, so that the deletion begins with its first rename.
         wire.call(DeleteSegments(STREAM, TOPIC, partition, 0))
+        directory = Path(directory_of(broker, partition))
+        path = index_path(str(directory), 0)
+        if system_calls == UNLINKS:
+            path = in_trash(broker, partition, log_path(str(directory), 0))
         with (
-            killed_at(pid, system_calls, number, tmp_path / "trace"),
+            killed_at(pid, system_calls, tmp_path / "trace", path),
             pytest.raises((BrokerError, Closed)),
         ):
             wire.call(DeleteSegments(STREAM, TOPIC, partition, 2))
     wait_for(lambda: broker.workers().get(1, pid) != pid)
-    directory = broker.data / f"streams/0/topics/0/partitions/{partition}"
     for restart_all in (False, True):
         if restart_all:
             broker.kill()

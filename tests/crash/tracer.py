@@ -1,51 +1,76 @@
-"""Killing a process at an exact system call, with strace."""
+"""Killing a process at an exact system call, or letting calls fail, with strace.
+
+Calls are chosen by the path they concern, not by their number: strace counts separately for each
+thread and for each system call, and the threads of a worker share the work as it comes. A file is
+meant by its name or by a descriptor of it; of a rename only the old name counts (strace 6.1).
+
+What is to be hit must not begin before the block does: on a busy machine strace may need longer to
+attach than the worker needs for everything.
+"""
 
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Final
 
-TRACER_TIMEOUT_S: Final = 90.0
+TRACER_TIMEOUT_S: Final = 60.0
+
+RENAMES: Final = "rename,renameat,renameat2"
+UNLINKS: Final = "unlink,unlinkat"
 
 
 @contextmanager
-def killed_at(pid: int, system_calls: str, number: int, trace: Path) -> Iterator[None]:
-    """SIGKILL for a process when it enters the nth of these system calls from now on."""
-    command = ["strace", "-f", "-p", str(pid), "-o", str(trace), "-e", f"trace={system_calls}"]
-    command += ["-e", f"inject={system_calls}:signal=SIGKILL:when={number}"]
-    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert tracer.stderr is not None
-    try:
-        attached = tracer.stderr.readline()
-        assert "attached" in attached, attached
+def killed_at(
+    pid: int, system_calls: str, trace: Path, *paths: str | PathLike[str]
+) -> Iterator[None]:
+    """SIGKILL for a process when any thread of it enters one of these system calls for one of
+    these paths; without paths, for anything at all."""
+    with _traced(pid, system_calls, "signal=SIGKILL", trace, paths) as tracer:
         yield
-        # It ends with the process that it follows.
-        tracer.wait(TRACER_TIMEOUT_S)
-    finally:
-        tracer.kill()
-        tracer.wait()
-        tracer.stderr.close()
-    assert "killed by SIGKILL" in trace.read_text()
+        try:
+            # It ends with the process that it follows.
+            tracer.wait(TRACER_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            error.add_note(f"no {system_calls} of {paths} came:\n{trace.read_text()}")
+            raise
+    traced = trace.read_text()
+    assert "killed by SIGKILL" in traced, traced
+    # By us, that is: it was entered and never returned from.
+    assert "(" in traced, traced
+    assert "= 0" not in traced, traced
 
 
 @contextmanager
 def failing_calls(
-    pid: int, system_calls: str, error: str, when: str, trace: Path
+    pid: int, system_calls: str, error: str, when: str, trace: Path, *paths: str | PathLike[str]
 ) -> Iterator[None]:
-    """These system calls of a process fail: `when` is "3" for the third from now on, "1+" for all.
+    """These system calls of a process fail: `when` is "3" for the third from now on of any thread
+    (of each of them, that is), "1+" for all.
 
     Until the end of the block, where the process goes on as if nothing had been.
     """
+    with _traced(pid, system_calls, f"error={error}:when={when}", trace, paths):
+        yield
+
+
+@contextmanager
+def _traced(
+    pid: int, system_calls: str, fault: str, trace: Path, paths: tuple[str | PathLike[str], ...]
+) -> Iterator[subprocess.Popen[str]]:
     command = ["strace", "-f", "-p", str(pid), "-o", str(trace), "-e", f"trace={system_calls}"]
-    command += ["-e", f"inject={system_calls}:error={error}:when={when}"]
+    for path in paths:
+        command += ["-P", str(path)]
+    command += ["-e", f"inject={system_calls}:{fault}"]
     tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert tracer.stderr is not None
     try:
         attached = tracer.stderr.readline()
         assert "attached" in attached, attached
-        yield
+        yield tracer
     finally:
+        # It lets go of the process before it ends.
         tracer.terminate()
         tracer.wait(TRACER_TIMEOUT_S)
         tracer.stderr.close()

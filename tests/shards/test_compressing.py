@@ -4,7 +4,7 @@ import errno
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -13,11 +13,13 @@ from borzoi.shards.compressing import (
     LOOK_AGAIN_S,
     LOOKS_PER_TURN,
     Compressing,
+    CompressingStats,
     InForce,
     ignored,
     in_force,
     ratio_of,
 )
+from borzoi.shards.compression_backlog import LAG_S
 from borzoi.shards.config.schema import Compression
 from borzoi.shards.durability import Durability
 from borzoi.shards.metadata.effects import Effects, RunPurged
@@ -26,9 +28,10 @@ from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import ROOM_INTERVAL_S, WarmReads
 from borzoi.storage.codecs import Codec
+from borzoi.storage.compressor import compress_segment
 from borzoi.storage.ratio import Ratio
 from borzoi.storage.reader import Slices
-from borzoi.storage.segment import Compressed
+from borzoi.storage.segment import Compressed, SealedSegment
 from tests.shards.hand_loop import HandExecutor
 from tests.shards.owner import COPIED_SIZE_MAX, RESPONSE_SIZE_MAX, TARGET, Owner, Statuses
 from tests.shards.test_deleting import run_disk, send
@@ -57,6 +60,7 @@ class Packer:
             self._tell,
         )
         owner.commit.on_sealed = self.compressing.sealed
+        owner.repairing.on_repaired = self.compressing.repaired
 
     def _tell(self, target: Target, segment: int) -> None:
         self.told.append(segment)
@@ -122,12 +126,14 @@ def test_many_partitions_are_looked_at_in_turns(packer: Packer) -> None:
     looked: list[int] = []
 
     class Gone:
+        target = TARGET
+
         @property
         def alive(self) -> bool:
             looked.append(1)
             return False
 
-    many = cast("list[OwnedPartition]", [Gone() for _ in range(3 * LOOKS_PER_TURN)])
+    many = cast("list[OwnedPartition]", [Gone() for _ in range(6 * LOOKS_PER_TURN)])
     loop = packer.owner.loop
     packer.run()
     compressing = Compressing(
@@ -136,9 +142,9 @@ def test_many_partitions_are_looked_at_in_turns(packer: Packer) -> None:
     )  # fmt: skip
     compressing.start()
     compressing.sealed(many[0])
-    assert LOOKS_PER_TURN <= len(looked) < 3 * LOOKS_PER_TURN
+    assert LOOKS_PER_TURN <= len(looked) <= 3 * LOOKS_PER_TURN
     loop.settle()
-    assert len(looked) >= 3 * LOOKS_PER_TURN
+    assert len(looked) >= 2 * len(many), "to find work, and to find out how much there is"
     assert not packer.thread.waiting
 
 
@@ -236,8 +242,106 @@ def test_a_disk_that_refuses_is_asked_again_later(
     packer.compressing.start()
     packer.run()
     assert packer.owner.visible() == PAYLOADS
-    done = [name for name in packer.files() if name.endswith("zstd")]
-    assert {"2.log.zstd", "4.log.zstd"} <= set(done)
+    assert packer.files() == [".log.zstd", "2.log.zstd", "4.log.zstd", "6.log"]
+    assert packer.trash() == []
+
+
+def test_a_segment_that_cannot_be_read_holds_up_no_other(
+    packer: Packer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried: list[int] = []
+
+    def bad_sector(directory: str, segment: SealedSegment, *rest: Any, **options: Any) -> int:
+        tried.append(segment.first_offset)
+        if segment.first_offset == 0:
+            raise OSError(errno.EIO, "a bad sector")
+        return compress_segment(directory, segment, *rest, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compressing, "compress_segment", bad_sector)
+        packer.run()
+        assert packer.files() == [".log", "2.log.zstd", "4.log.zstd", "6.log"]
+        for _ in range(6):
+            packer.owner.loop.advance(LOOK_AGAIN_S)
+            packer.compressing.start()
+            packer.run()
+    assert tried.count(0) > 6, "again at each look"
+    assert caplog.text.count("is not compressed") < 5
+    packer.compressing.start()
+    packer.run()
+    assert packer.files() == [".log.zstd", "2.log.zstd", "4.log.zstd", "6.log"]
+
+
+def test_what_finds_no_room_or_memory_lets_others_try(
+    packer: Packer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One try of a partition at each look, of another segment: a smaller one may find room."""
+    tried: list[int] = []
+    errors = [OSError(errno.ENOSPC, "no room"), MemoryError(), OSError(errno.EMFILE, "no files")]
+
+    def lacking(_directory: str, segment: SealedSegment, *_rest: Any, **_options: Any) -> int:
+        tried.append(segment.first_offset)
+        raise errors[len(tried) % len(errors)]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compressing, "compress_segment", lacking)
+        packer.run()
+        for _ in range(4):
+            packer.compressing.start()
+            packer.run()
+    assert tried == [0, 2, 4, 0, 2]
+    packer.compressing.start()
+    packer.run()
+    assert packer.files() == [".log.zstd", "2.log.zstd", "4.log.zstd", "6.log"]
+
+
+def test_another_codec_after_a_failure_leaves_one_file(packer: Packer) -> None:
+    packer.step()
+    packer.owner.files.fail("fsync_directory", errno.EIO)
+    packer.step()
+    packer.owner.files.repair()
+    packer.wanted = InForce(Codec.LZ4, 0)
+    packer.compressing.start()
+    packer.run()
+    assert packer.files() == [".log.lz4", "2.log.lz4", "4.log.lz4", "6.log"]
+    assert packer.trash() == []
+    assert packer.owner.visible() == PAYLOADS
+
+
+def test_a_repaired_index_gives_its_segment_another_chance(packer: Packer) -> None:
+    index = Path(packer.owner.directory) / f"{0:020d}.index"
+    index.write_bytes(bytes(index.stat().st_size))
+    packer.run()
+    assert packer.files() == [".log", "2.log.zstd", "4.log.zstd", "6.log"]
+    assert packer.compressing.stats() == CompressingStats(segments=2, left_plain=1)
+    statuses = Statuses()
+    packer.owner.repairing.check_index(TARGET, 0, statuses.done)
+    run_disk(packer.owner)
+    assert statuses == [0]
+    packer.run()
+    assert packer.files() == [".log.zstd", "2.log.zstd", "4.log.zstd", "6.log"]
+    assert packer.compressing.stats() == CompressingStats(segments=3)
+
+
+def test_lagging_behind_is_said_once_in_a_while(
+    packer: Packer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread gets no time at all, as on a machine that is busy with something else."""
+    packer.compressing.start()
+    for _ in range(int(LAG_S / LOOK_AGAIN_S) - 1):
+        packer.owner.loop.advance(LOOK_AGAIN_S)
+        packer.owner.loop.settle()
+    assert "lags behind" not in caplog.text
+    for _ in range(10):
+        packer.owner.loop.advance(LOOK_AGAIN_S)
+        packer.owner.loop.settle()
+    assert caplog.text.count("lags behind") == 1
+    assert "stream 0, topic 0, partition 0 has 3 sealed segments" in caplog.text
+    stats = packer.compressing.stats()
+    assert (stats.waiting, stats.partitions) == (3, 1)
+    assert stats.waited_s >= LAG_S
+    packer.run()
+    assert packer.compressing.stats() == CompressingStats(segments=3)
 
 
 def test_what_cannot_be_compressed_is_said_once(

@@ -10,6 +10,7 @@ from borzoi.router.placement import pack_namespace
 from borzoi.router.pool import MemoryPool
 from borzoi.shards import upkeep
 from borzoi.shards.archiving import ArchivingStats
+from borzoi.shards.compressing import CompressingStats
 from borzoi.shards.deleting import Blocker, DeletingStats
 from borzoi.shards.descriptors import Done, RequestKind
 from borzoi.shards.peers import Peers
@@ -27,14 +28,19 @@ def test_figures_in_words() -> None:
         "counted for 62 s",
         "deleted 0 segments with 0 bytes",
         "has no archive",
+        "compressed 0 segments",
     ]
     blocked = {blocker(3): 2, blocker(4, ConsumerKind.GROUP): 5}
     deleted = DeletingStats(7, 7000, blocked)
-    assert list(described(UpkeepStats(1, deleted, ArchivingStats(3, 900, 2, 5)))) == [
+    compressed = CompressingStats(5, 4, 2, 700.2, 1)
+    assert list(described(UpkeepStats(1, deleted, ArchivingStats(3, 900, 2, 5), compressed))) == [
         "counted for 1 s",
         "deleted 7 segments with 7000 bytes",
         "archived 3 segments with 900 bytes",
         "the archive has failed 2 times in a row",
+        "compressed 5 segments",
+        "4 sealed segments of 2 partitions wait to be compressed, the oldest for 700 s or longer",
+        "1 segments are damaged or would not shrink, and stay plain",
         "stream 1, topic 2, partition 4: consumer group 42 had not read what was to be deleted,"
         " 5 times",
         "stream 1, topic 2, partition 3: consumer 42 had not read what was to be deleted, 2 times",
@@ -44,8 +50,8 @@ def test_figures_in_words() -> None:
 def test_of_many_who_stand_in_the_way_the_most_frequent_are_named() -> None:
     blocked = {blocker(number): number for number in range(BLOCKERS_TOLD_MAX + 5)}
     lines = list(described(UpkeepStats(1, DeletingStats(0, 0, blocked), None)))
-    assert len(lines) == 3 + BLOCKERS_TOLD_MAX + 1
-    assert lines[3].startswith(f"stream 1, topic 2, partition {BLOCKERS_TOLD_MAX + 4}: ")
+    assert len(lines) == 4 + BLOCKERS_TOLD_MAX + 1
+    assert lines[4].startswith(f"stream 1, topic 2, partition {BLOCKERS_TOLD_MAX + 4}: ")
     assert lines[-1] == "and 5 more who had not read"
 
 
@@ -90,9 +96,11 @@ def test_all_shards_in_their_order_and_none_is_waited_for(monkeypatch: pytest.Mo
         "shard 0: counted for 5 s",
         "shard 0: deleted 0 segments with 0 bytes",
         "shard 0: has no archive",
+        "shard 0: compressed 0 segments",
         "shard 1: counted for 9 s",
         "shard 1: deleted 1 segments with 1000 bytes",
         "shard 1: has no archive",
+        "shard 1: compressed 0 segments",
         "shard 2 is being replaced",
         "shard 3 cannot be asked: TimeoutError()",
     ]

@@ -159,11 +159,22 @@ Damage = Callable[[Partition], None]
         (lambda one: one.index_file(0).unlink(), Level.MENDABLE),
         (lambda one: one.index_file(9).write_bytes(bytes(16)), Level.MENDABLE),
         (lambda one: one.path("birth.tmp").write_bytes(b"x"), Level.MENDABLE),
+        (lambda one: one.path("birth.tmp").mkdir(), Level.DAMAGED),
         (lambda one: one.path("offsets/consumers/1").write_bytes(b"1234567"), Level.DAMAGED),
         (lambda one: one.path("offsets/consumers/1").write_bytes(b"\xff" * 8), Level.NOTE),
         (lambda one: one.log_file(FIRST).unlink(), Level.MENDABLE),
     ],
-    ids=["birth", "log", "index", "lonely index", "temporary", "offset", "beyond", "last log"],
+    ids=[
+        "birth",
+        "log",
+        "index",
+        "lonely index",
+        "temporary",
+        "directory",
+        "offset",
+        "beyond",
+        "last log",
+    ],
 )
 def test_what_is_missing_or_too_much(tmp_path: Path, damage: Damage, level: Level) -> None:
     partition = stopped(tmp_path)
@@ -180,6 +191,19 @@ def test_a_lost_segment_is_missed_where_something_knows_of_it(tmp_path: Path) ->
     assert check(partition, partition.clean).worst is Level.DAMAGED
 
 
+def test_a_lost_log_of_the_oldest_segment_is_missed_after_a_clean_stop(tmp_path: Path) -> None:
+    """Its index is left, and no deletion was under way. If that is gone, too, nothing tells it
+    from what retention has deleted."""
+    partition = stopped(tmp_path, with_point=True)
+    partition.log_file(0).unlink()
+    findings = check(partition, partition.clean, repair=True)
+    assert [one for one in texts(findings, Level.DAMAGED) if "LOST offsets 0 to 2" in one]
+    assert partition.index_file(0).exists(), "it is all that tells of them"
+    report = partition.reopen(partition.clean)
+    assert any("LOST offsets 0 to 2" in line for line in report)
+    assert partition.read() == ACTIVE
+
+
 def test_a_lost_birth_is_missed_where_a_clean_stop_knows_it(tmp_path: Path) -> None:
     partition = stopped(tmp_path)
     whole = partition.path("birth").read_bytes()
@@ -192,13 +216,16 @@ def test_a_lost_birth_is_missed_where_a_clean_stop_knows_it(tmp_path: Path) -> N
 def test_unknown_files_are_named_and_kept(tmp_path: Path) -> None:
     partition = stopped(tmp_path)
     strangers = [partition.path("notes.txt"), partition.path(f"{0:020d}.log.brotli")]
-    strangers += [partition.path("offsets/groups/abc")]
+    strangers += [partition.path("offsets/groups/abc"), partition.path("notes.tmp")]
     for path in strangers:
         path.write_bytes(b"mine")
+    directory = partition.path("more.tmp")
+    directory.mkdir()
     findings = check(partition, repair=True)
-    assert {one.path for one in findings.found} == set(map(str, strangers))
+    assert {one.path for one in findings.found} == set(map(str, [*strangers, directory]))
     assert findings.worst is Level.NOTE
     assert all(path.read_bytes() == b"mine" for path in strangers)
+    assert directory.is_dir()
 
 
 def test_a_disk_that_cannot_be_read_is_damage(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ from borzoi.storage.layout import (
     LEVELS_ABOVE_PARTITION,
     DataLayout,
     index_path,
+    is_temporary,
     log_path,
     segment_first_offsets,
+    segment_name,
 )
 from borzoi.storage.trash import empty_trash, retire_directory
 from tests.storage.faults import FailingFiles
@@ -76,6 +78,19 @@ def test_files_with_numbers_for_names_are_no_directories(tmp_path: Path) -> None
     Path(f"{layout.stream(4)}/topics").write_bytes(b"not ours")
     found = list(layout.partition_directories(Files()))
     assert [each[:3] for each in found] == [(1, 2, 3)]
+
+
+def test_temporaries_of_ours_are_known_by_their_names() -> None:
+    segment = segment_name(7)
+    ours = [
+        "birth",
+        "recovery-point",
+        *(f"{segment}.{kind}" for kind in ("index", "log", "log.lz4")),
+    ]
+    strangers = ["notes", "7.log", segment, f"{segment}.log.brotli", f"{segment}.txt", ""]
+    assert all(is_temporary(f"{name}.tmp") for name in ours)
+    assert not any(is_temporary(name) for name in ours)
+    assert not any(is_temporary(f"{name}.tmp") for name in strangers)
 
 
 def test_segment_names() -> None:

@@ -117,6 +117,27 @@ def test_an_index_alone_is_a_leftover(tmp_path: Path) -> None:
     assert partition.append(b"next") == 5
 
 
+def test_what_only_looks_like_a_leftover(tmp_path: Path) -> None:
+    """A check says the same of both (test_check_partition.py)."""
+    partition = filled(tmp_path)
+    for path in (partition.path("notes.tmp"), partition.path("directory.tmp")):
+        path.mkdir()
+    partition.path("mine.tmp").write_bytes(b"mine")
+    report = partition.reopen()
+    assert {line for line in report if "left alone" in line} == {
+        f"{name}.tmp: not one of ours, left alone" for name in ("notes", "directory", "mine")
+    }
+    assert partition.path("mine.tmp").read_bytes() == b"mine"
+    obstacle = partition.path(f"{0:020d}.index.tmp")
+    obstacle.mkdir()
+    with pytest.raises(IsADirectoryError, match="move it away") as refused:
+        partition.reopen()
+    assert refused.value.filename == str(obstacle)
+    obstacle.rmdir()
+    partition.reopen()
+    assert partition.append(b"next") == 5
+
+
 def test_a_log_alone_that_is_empty_gets_its_index(tmp_path: Path) -> None:
     partition = filled(tmp_path, segment_size_max=1)
     partition.index_file(5).unlink()
