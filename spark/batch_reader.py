@@ -15,7 +15,7 @@ from borzoi.spark.broker import US_PER_S, BrokerView
 from borzoi.spark.columns import chosen_columns
 from borzoi.spark.failures import DataLoss, OffsetOutOfRange
 from borzoi.spark.options import ReadOptions
-from borzoi.spark.positions import Known, Partition, Range, out_of_range, within
+from borzoi.spark.positions import Known, Partition, Range, out_of_range, within, witnessed
 from borzoi.spark.rows import RangeTask, RowReading
 from borzoi.spark.splitting import plan_tasks
 
@@ -46,7 +46,9 @@ class IggyReader(DataSourceReader):
             )
         for loss in losses:
             LOG.warning("%s: %s", DataLoss.code, loss)
-        tasks = plan_tasks(bounded(begins, ends, known), options.tasks)
+        ranges = bounded(begins, ends, known)
+        last_rows = [(Partition(one.topic, one.partition), one.end - 1) for one in ranges]
+        tasks = plan_tasks(witnessed(ranges, view.times(last_rows)), options.tasks)
         return [RangeTask(view.ids, task) for task in tasks]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":

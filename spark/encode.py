@@ -3,10 +3,12 @@
 Columns, all but the payload optional: `payload` (binary or string), `topic`, `partition` or
 `key`, `id` (16 bytes, big-endian, as the source gives it), `origin_timestamp`, `headers`.
 
-Which partition a row goes to and which id it gets depend on the row and its number within its
-task alone, never on chance or on how Spark cuts a task into batches, so that a repeated task
-sends the same messages to the same partitions, where the broker can recognise their ids. Keys
-choose the partition as the broker itself would.
+Which partition a row goes to depends on the row and its number within its task alone, never on
+chance or on how Spark cuts a task into batches; its id also on the rows around it, ROWS_IN_A_ROW
+at a time (of one batch, and Spark cuts those by counting). So a repeated task sends the same
+messages to the same partitions, where the broker can recognise their ids; and one whose rows are
+others, or come in another order, sends other ids, or the broker would drop rows that it has never
+seen. Keys choose the partition as the broker itself would.
 
 There is no loop over rows: fixed headers are a numpy array, rows of one partition are brought
 together by Arrow's `take` unless many follow each other anyway, and Arrow's join of headers,
@@ -15,6 +17,7 @@ cost about 0.1 s. Only keys are hashed one by one, each distinct one once per ba
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -55,6 +58,7 @@ ENTRY: Final = np.dtype([("offset", "<u4"), ("end", "<u4"), ("timestamp", "<u8")
 FIXED_ENDS: Final = np.arange(ROWS_MAX + 1, dtype=np.int32) * MESSAGE_HEADER_SIZE
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
+Words: TypeAlias = npt.NDArray[np.uint64]
 
 
 class Chunk(NamedTuple):
@@ -76,13 +80,14 @@ def first_turn(seed: tuple[object, ...] | None, task: int) -> int:
     return task if seed is None else first_id(*seed) % LOW_WORDS + task
 
 
-def ids_of(first: int, numbers: Numbers) -> npt.NDArray[np.uint64]:
+def ids_of(first: int, numbers: Numbers, contents: Words) -> Words:
     """The id of each row as two words, the lower first; ids wrap around and leave out 0."""
     base = np.uint64(first % LOW_WORDS)
     high = np.uint64(first // LOW_WORDS % LOW_WORDS)
     words = np.empty((len(numbers), 2), np.uint64)
     low = np.add(numbers.astype(np.uint64), base, out=words[:, 0])
     np.add(low < base, high, out=words[:, 1])
+    words[:, 1] ^= contents
     words[(low == 0) & (words[:, 1] == 0), 1] = 1 << 63
     return words
 
@@ -97,19 +102,20 @@ def chunks_of(
 ) -> Iterator[Chunk]:
     """The messages of one topic.
 
-    `numbers` are those of the rows within their task. Where rows have none of their own, row 0
-    would have the id `first`, and go to the partition whose turn is the first.
+    `numbers` are those of the rows within their task. Where rows have none of their own, ids
+    begin with `first`, and row 0 goes to the partition whose turn is the first.
     """
     turns = numbers // ROWS_IN_A_ROW + first_turn % partitions_count
     partitions = _partitions(batch, partitions_count, turns)
     payloads = _payloads(batch)
     blocks = header_blocks(batch.column("headers")) if "headers" in batch.schema.names else None
     fixed = np.zeros(len(batch), FIXED)
-    fixed["id"] = _ids(batch, ids_of(first, numbers))
     fixed["origin_timestamp"] = _origin_times(batch, now_us)
     fixed["payload_size"] = _sizes(payloads)
     if blocks is not None:
         fixed["headers_size"] = _header_sizes(blocks)
+    contents = _contents(numbers, payloads, blocks)
+    fixed["id"] = _ids(batch, ids_of(first, numbers, contents))
     if _changes(partitions).size * ROWS_WORTH_A_SEND > len(partitions):
         order = np.argsort(partitions, kind="stable")
         partitions, fixed, rows = partitions[order], fixed[order], pa.array(order)
@@ -180,7 +186,27 @@ def _header_sizes(blocks: pa.Array) -> npt.NDArray[np.int32]:
     return sizes
 
 
-def _ids(batch: pa.RecordBatch, made: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _contents(numbers: Numbers, payloads: pa.Array, blocks: pa.Array | None) -> Words:
+    """For each row, a digest of the rows that go to one partition in a row with it.
+
+    Of all of them at once, because a call for each costs more than everything else here.
+    """
+    contents = np.empty(len(numbers), np.uint64)
+    edges = np.flatnonzero(np.diff(numbers // ROWS_IN_A_ROW)) + 1
+    for begin, end in pairwise([0, *edges.tolist(), len(numbers)]):
+        digest = xxhash.xxh3_64()
+        for column in (payloads, blocks):
+            if column is not None:
+                bounds = np.frombuffer(column.buffers()[1], np.int32)
+                bounds = bounds[column.offset + begin : column.offset + end + 1]
+                digest.update(np.diff(bounds).tobytes())
+                if bounds[0] < bounds[-1]:
+                    digest.update(memoryview(column.buffers()[2])[bounds[0] : bounds[-1]])
+        contents[begin:end] = digest.intdigest()
+    return contents
+
+
+def _ids(batch: pa.RecordBatch, made: Words) -> Words:
     """Those of the rows; the made ones where there are none."""
     if "id" not in batch.schema.names:
         return made

@@ -53,6 +53,18 @@ class Unreachable(IggyError):
     code = "IGGY_UNREACHABLE"
 
 
+class LoginFailed(IggyError):
+    """The broker is there and does not take this login."""
+
+    code = "IGGY_LOGIN_FAILED"
+
+
+class NotAllowed(IggyError):
+    """The user may not do this."""
+
+    code = "IGGY_NOT_ALLOWED"
+
+
 class SegmentsUnusable(IggyError):
     """Segments were to be read from a directory that is not there, or not of this broker."""
 

@@ -12,16 +12,22 @@ deduplication drops what a repetition sends again.
 
 import json
 import os
-from collections.abc import Callable, Sequence
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from threading import Event, current_thread, main_thread
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from borzoi.client.cli.parameters import STREAM_AND_TOPIC
 from borzoi.protocol.identifiers import Identifier
+from borzoi.spark.failures import InvalidOption
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +36,12 @@ if TYPE_CHECKING:
 HELP: Final = {"help_option_names": ["-h", "--help"]}
 ENVIRONMENT: Final = "BORZOI_"
 CHECKPOINT: Final = "_checkpoint"  # Spark does not read what begins with an underscore
+CHECKPOINT_ID: Final = "metadata"  # in every checkpoint, from the start of its query on
+SINK_LOG: Final = "_spark_metadata"
+HIDDEN: Final = ("_", ".")
 LOOK_INTERVAL_S: Final = 1
+OUR_CODE: Final = re.compile(r"(IGGY_\w+: .*)")
+OUR_CLASS: Final = re.compile(r"^borzoi\.(?:\w+\.)*(\w+: .*)")  # what a broker may answer
 FORMATS: Final = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
 
 
@@ -108,7 +119,8 @@ def pipeline() -> None:
 @click.option("--ignore-data-loss", is_flag=True, help="Go on where messages were deleted.")
 def to_files_command(place: Place, master: str, **how: Any) -> None:
     """From a topic into Parquet, partitioned by topic and day, each message once."""
-    with_spark(master, lambda spark: to_files(spark, place, say=click.echo, **how))
+    count = with_spark(master, lambda spark: to_files(spark, place, say=click.echo, **how))
+    click.echo(f"{count:,} rows written to {how['target']}")
 
 
 @pipeline.command("to-topic", context_settings=HELP)
@@ -134,7 +146,10 @@ def with_spark(master: str, work: "Callable[[SparkSession], Any]") -> Any:
 
     try:
         with own_session(
-            master, app_name="borzoi pipeline", config={"spark.log.level": "ERROR"}
+            # What fails is told at the end; Spark would tell it thrice, with all of its stack.
+            master,
+            app_name="borzoi pipeline",
+            config={"spark.log.level": "FATAL"},
         ) as spark:
             return work(spark)
     except Exception as error:  # Spark's own are many, and wrap ours as text
@@ -144,10 +159,10 @@ def with_spark(master: str, work: "Callable[[SparkSession], Any]") -> Any:
 def told(error: Exception) -> str:
     """The line of ours within what Spark made of it, or the first line."""
     lines = str(error).splitlines() or [type(error).__name__]
-    for line in lines:
-        at = line.find("IGGY_")
-        if at >= 0 and ": " in line[at:]:
-            return line[at:]
+    for ours in (OUR_CODE, OUR_CLASS):
+        for line in lines:
+            if found := ours.search(line):
+                return found[1]
     return lines[0]
 
 
@@ -167,6 +182,8 @@ def to_files(
     ignore_data_loss: bool = False,
 ) -> int:
     """How many rows this run wrote."""
+    checkpoint = checkpoint or f"{target.rstrip('/')}/{CHECKPOINT}"
+    check_target(target, checkpoint)
     frame = (
         spark.readStream.format("iggy")
         .options(**place.options, stream=str(place.stream), topic=str(place.topic))
@@ -181,12 +198,34 @@ def to_files(
         .writeStream.format("parquet")
         .partitionBy("topic", "date")
         .option("path", target)
-        .option("checkpointLocation", checkpoint or f"{target.rstrip('/')}/{CHECKPOINT}")
+        .option("checkpointLocation", checkpoint)
     )
     writer = (
         writer.trigger(processingTime=interval) if forever else writer.trigger(availableNow=True)
     )
     return follow(writer.start(), say)
+
+
+def check_target(target: str, checkpoint: str) -> None:
+    """Whether Spark would leave out rows, or hide what is there. Elsewhere nobody looks."""
+    if "://" in target or "://" in checkpoint:
+        return
+    try:
+        names = os.listdir(target)
+    except FileNotFoundError:
+        return
+    if SINK_LOG in names:
+        # It counts batches, and takes those of a new checkpoint for ones that it has already.
+        if not os.path.exists(os.path.join(checkpoint, CHECKPOINT_ID)):
+            raise InvalidOption(
+                f"{target} was written with another checkpoint than {checkpoint}, and Spark would"
+                " leave rows out; give that checkpoint, or another directory"
+            )
+    elif any(not name.startswith(HIDDEN) for name in names):
+        raise InvalidOption(
+            f"{target} has files that no stream wrote, and Spark would not show them any more;"
+            " give an empty directory"
+        )
 
 
 def with_payload(frame: "DataFrame", schema: str | None) -> "DataFrame":
@@ -201,7 +240,7 @@ def with_payload(frame: "DataFrame", schema: str | None) -> "DataFrame":
 
 
 def follow(query: "StreamingQuery", say: Callable[[str], None]) -> int:
-    """Tell each batch until the query ends; Ctrl-C stops it between two batches' checkpoints."""
+    """Tell each batch until the query ends. Ctrl-C stops it, and the next run goes on."""
     from borzoi.spark.progress import summary
 
     rows: dict[int, int] = {}
@@ -213,13 +252,39 @@ def follow(query: "StreamingQuery", say: Callable[[str], None]) -> int:
                 rows[batch] = progress["numInputRows"]
                 say(summary(json.loads(progress.json)))
 
-    try:
+    with interrupt_noted() as interrupted:
         while not query.awaitTermination(LOOK_INTERVAL_S):
             tell()
-    except KeyboardInterrupt:
-        query.stop()
+            if interrupted.is_set():
+                say("stopping")
+                query.stop()
+                break
     tell()
     return sum(rows.values())
+
+
+@contextmanager
+def interrupt_noted() -> Iterator[Event]:
+    """Ctrl-C is only noted; the second one interrupts as usual.
+
+    PySpark's own handler talks to the JVM, and fails when it comes while somebody else does,
+    which here is always.
+    """
+    noted = Event()
+    if current_thread() is not main_thread():
+        yield noted  # signals are none of ours
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if noted.is_set():
+            raise KeyboardInterrupt
+        noted.set()
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def to_topic(

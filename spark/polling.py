@@ -25,17 +25,17 @@ from borzoi.protocol.identifiers import (
     PollingStrategy,
     StrategyKind,
 )
+from borzoi.protocol.message import OFFSET_AT, TIMESTAMP_AT
 from borzoi.protocol.payload import U64
-from borzoi.protocol.responses.polled import POLLED_HEADER
+from borzoi.protocol.responses.polled import NOTHING_POLLED, POLLED_HEADER
 from borzoi.spark.failures import DataLoss, IggyError
 from borzoi.spark.options import Access
-from borzoi.spark.positions import Range
+from borzoi.spark.positions import Range, RowTime
 from borzoi.spark.wire import BROKEN, Patience, Wire, borrowed, repeated
 
 LOG: Final = logging.getLogger(__name__)
 RUN_SIZE: Final = 2 * 1024 * 1024  # what a poll should bring, in bytes
 FIRST_COUNT: Final = 1000  # while the size of the messages is not known
-OFFSET_AT: Final = 24
 NOBODY: Final = Consumer(ConsumerKind.CONSUMER, 0)
 SHORT_ANSWERS_MAX: Final = 3
 GONE: Final = (StreamIdNotFound, TopicIdNotFound, PartitionNotFound)
@@ -84,19 +84,36 @@ def runs_of(polling: Polling, wanted: Range) -> Iterator[Run]:
 
 def row_of(polling: Polling, wanted: Range) -> bytes | None:
     """The first row of the range as it lies in the broker; None if the broker does not have it."""
+    run = _cut(_answer_at(polling, wanted), wanted._replace(end=wanted.begin + 1))
+    if run is None or run.first_offset != wanted.begin:
+        return None
+    return bytes(run.messages)
+
+
+def first_row(polling: Polling, wanted: Range) -> RowTime | None:
+    """The first row at or behind the beginning of the range; None if the broker has none."""
+    payload = _answer_at(polling, wanted)
+    _, _, count = POLLED_HEADER.unpack_from(payload)
+    if count == 0:
+        return None
+    messages = payload[POLLED_HEADER.size :]
+    return RowTime(
+        U64.unpack_from(messages, OFFSET_AT)[0], U64.unpack_from(messages, TIMESTAMP_AT)[0]
+    )
+
+
+def _answer_at(polling: Polling, wanted: Range) -> memoryview:
+    """What the broker says to a poll for the first row of the range; nothing if it is gone."""
     first = wanted._replace(end=wanted.begin + 1)
 
-    def row(wire: Wire) -> bytes | None:
+    def answer(wire: Wire) -> memoryview:
         _send_poll(wire, polling.stream, first, first.begin, 1)
-        run = _cut(memoryview(wire.receive()), first)
-        if run is None or run.first_offset != first.begin:
-            return None
-        return bytes(run.messages)
+        return memoryview(wire.receive())
 
     try:
-        return repeated(polling.access, row)
+        return repeated(polling.access, answer)
     except GONE:
-        return None
+        return memoryview(NOTHING_POLLED)
 
 
 def next_count(run: Run, count_max: int) -> int:

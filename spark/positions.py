@@ -50,13 +50,25 @@ class Known(NamedTuple):
         return -(-self.size_bytes // count) if count else 0
 
 
+class RowTime(NamedTuple):
+    """A row, and when it was written."""
+
+    offset: int
+    timestamp: int
+
+
 class Range(NamedTuple):
-    """Rows to read: offsets from `begin` up to, not including, `end`."""
+    """Rows to read: offsets from `begin` up to, not including, `end`.
+
+    `witness` is the last row of the range, or of the one that this is a piece of, as it was when
+    the range was planned; None where that is not known.
+    """
 
     topic: str
     partition: int
     begin: int
     end: int
+    witness: RowTime | None = None
 
     @property
     def row_count(self) -> int:
@@ -98,9 +110,24 @@ def from_json(value: Mapping[str, Any]) -> dict[Partition, Position]:
 def ranges_between(start: Positions, end: Positions) -> list[Range]:
     """What the batch from `start` to `end` reads."""
     return [
-        Range(partition.topic, partition.number, position.begin, position.next)
+        Range(
+            partition.topic,
+            partition.number,
+            position.begin,
+            position.next,
+            RowTime(position.next - 1, position.timestamp) if position.timestamp else None,
+        )
         for partition, position in sorted(end.items())
         if position != start.get(partition) and position.begin < position.next
+    ]
+
+
+def witnessed(ranges: Iterable[Range], times: Mapping[Partition, int]) -> list[Range]:
+    """The ranges with the times of their last rows, where they are known."""
+    return [
+        one._replace(witness=RowTime(one.end - 1, times[place])) if place in times else one
+        for one in ranges
+        for place in [Partition(one.topic, one.partition)]
     ]
 
 
@@ -156,6 +183,17 @@ def last_rows(before: Positions, after: Positions) -> list[tuple[Partition, int]
         (partition, position.next - 1)
         for partition, position in sorted(after.items())
         if position != before.get(partition) and position.next > 0
+    ]
+
+
+def held(
+    rows: Iterable[tuple[Partition, int]], known: Mapping[Partition, Known]
+) -> list[tuple[Partition, int]]:
+    """Those of the rows that their partitions have."""
+    return [
+        (partition, offset)
+        for partition, offset in rows
+        if partition in known and known[partition].first <= offset < known[partition].next
     ]
 
 

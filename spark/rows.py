@@ -15,6 +15,7 @@ from borzoi.spark.freed_memory import keep_freed_memory
 from borzoi.spark.options import ReadOptions, SegmentFiles
 from borzoi.spark.polling import Polling, Run, runs_of
 from borzoi.spark.positions import Range, StreamIds
+from borzoi.spark.witness import proved
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +63,7 @@ class RowReading:
             schema = arrow_schema(self.columns, self.headers_as_structs)
             for one in task.ranges:
                 place = Place(task.stream.name, one.topic, one.partition)
-                for run in self._runs(task.stream, one):
+                for run in proved(self._runs(task.stream, one), one, self.polling):
                     yield from decode_run(run, place, schema)
 
     def _runs(self, stream: StreamIds, wanted: Range) -> Iterator[Run]:

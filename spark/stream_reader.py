@@ -8,7 +8,7 @@ it is never read back, except by startingOffsets=stored in a query that is new.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -32,6 +32,7 @@ from borzoi.spark.positions import (
     advanced,
     beginning,
     from_json,
+    held,
     last_rows,
     out_of_range,
     ranges_between,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 LOG: Final = logging.getLogger(__name__)
+LOOKS_MAX: Final = 3  # at a broker where rows go away while a batch is planned
 
 
 class IggyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -139,26 +141,42 @@ class _Planning:
 
     def next_end(self, start: Positions) -> Positions:
         """Where the batch that begins at `start` ends; `start` itself if there is none."""
-        limits = self._options.limits
-        known = self._known = self.view.known(required=False)
-        times = self.view.times(rows_to_compare(start, known))
-        begins, losses = judge(start, known, times)
+        for _ in range(LOOKS_MAX):
+            known = self._known = self.view.known(required=False)
+            begins, _ = judge(start, known, {})
+            end = self._limited(start, begins, known)
+            new_rows = held(last_rows(start, end), known)
+            old_rows = rows_to_compare(start, known)
+            # In this order: if the rows that were read last are still the same afterwards, then
+            # the new ends are of the same life, and tasks hold what they read against them.
+            ends, times = self.view.times(new_rows), self.view.times(old_rows)
+            if len(ends) == len(new_rows) and len(times) == len(old_rows):
+                break  # nothing went away meanwhile
+        really, losses = judge(start, known, times)
         self._report(losses)
+        if really != begins:
+            end = self._limited(start, really, known)
+            ends = self.view.times(held(last_rows(start, end), known))
+        if end != start:
+            self._last_batch_s = time.monotonic()
+        return stamped(end, ends)
+
+    def _limited(
+        self, start: Positions, begins: Mapping[Partition, int], known: Mapping[Partition, Known]
+    ) -> Positions:
+        """The end of the next batch by the limits; `start` where it is too early for one."""
+        limits = self._options.limits
         readable = capped(known, self._targets)
         begins = {partition: begin for partition, begin in begins.items() if partition in readable}
         waiting = sum(
             max(0, readable[partition].next - begin) for partition, begin in begins.items()
         )
-        now_s = time.monotonic()
         if self._targets is None and waiting:
-            waited_s = now_s - self._last_batch_s
+            waited_s = time.monotonic() - self._last_batch_s
             if holds_back(waiting, limits.rows_min, waited_s, limits.delay_max_s):
                 return start
-        if waiting:
-            self._last_batch_s = now_s
         ends = admit(begins, readable, limits.rows_max, limits.bytes_max)
-        end = advanced(start, begins, ends, known)
-        return stamped(end, self.view.times(last_rows(start, end)))
+        return advanced(start, begins, ends, known)
 
     def latest(self) -> dict[str, Any] | None:
         """How far the broker was when the last batch was planned, for progress reports."""

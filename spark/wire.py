@@ -23,11 +23,12 @@ from borzoi.protocol.errors import (
     ConnectionClosed,
     Disconnected,
     StaleClient,
+    Unauthorized,
     error_for,
 )
 from borzoi.protocol.frame import CODE_SIZE, REQUEST_HEADER, RESPONSE_HEADER
 from borzoi.protocol.generations import code_of, decode_reply, encode_command
-from borzoi.spark.failures import Unreachable
+from borzoi.spark.failures import LoginFailed, NotAllowed, Unreachable
 from borzoi.spark.options import Access
 
 # Tells the server which generation of codecs we speak.
@@ -57,7 +58,7 @@ class Wire:
         wire = cls(connection)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            wire.ask(_login(access))
+            wire._log_in(access)
         except BaseException:
             wire.close()
             raise
@@ -90,12 +91,25 @@ class Wire:
         if size > RESPONSE_SIZE_MAX:
             raise OSError(f"an answer of {size} bytes; at most {RESPONSE_SIZE_MAX} are taken")
         payload = self._exactly(size)
+        if status == Unauthorized.status:
+            raise NotAllowed(f"the broker refuses it: {error_for(status)}")
         if status:
             raise error_for(status)
         return payload
 
     def close(self) -> None:
         self._socket.close()
+
+    def _log_in(self, access: Access) -> None:
+        try:
+            self.ask(_login(access))
+        except BROKEN:
+            raise
+        except BrokerError as error:
+            who = "the token" if access.server.login is None else access.server.login.username
+            raise LoginFailed(
+                f"{access.server.host}:{access.server.port} does not let {who} in: {error}"
+            ) from error
 
     def _exactly(self, size: int) -> bytearray:
         data = bytearray(size)

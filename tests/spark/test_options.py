@@ -65,6 +65,7 @@ def test_what_nobody_says() -> None:
         ("headersFormat", "struct", lambda o: o.headers_as_structs),
         ("columns", "offset, payload", lambda o: o.columns == ("offset", "payload")),
         ("consumer", "c", lambda o: o.consumer == "c" and o.commit_offsets),
+        ("commitOffsets", "false", lambda o: not o.commit_offsets),
         ("consumer", "17", lambda o: o.consumer == 17),
         ("requestTimeout", "500", lambda o: o.access.timeout_s == 0.5),
         ("retries", "0", lambda o: o.access.retries == 0),
@@ -209,6 +210,14 @@ def test_secrets_from_elsewhere_and_never_shown(tmp_path: Path) -> None:
     found = read_options({**raw, "tokenEnv": "P"}, streaming=True, environ={"P": "in-env"})
     assert found.access.token == "in-env"
     assert "in-env" not in repr(found)
+    found = read_options({**raw, "tokenFile": str(file)}, streaming=True)
+    assert found.access.token == "from-file"
+    assert "from-file" not in repr(found)
+
+
+def test_offsets_are_only_stored_for_those_who_want_it() -> None:
+    assert stream(consumer="c").commit_offsets
+    assert not stream(consumer="c", commitOffsets="false").commit_offsets
 
 
 def test_options_of_writes() -> None:

@@ -1,16 +1,20 @@
 """Pipelines and examples, end to end: topic, Spark, files, and back."""
 
 import json
+import os
+import signal
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from borzoi.main import main
 from borzoi.spark.examples import backfill, windows
-from borzoi.spark.pipeline import Place, told, write_id_of
+from borzoi.spark.failures import InvalidOption
+from borzoi.spark.pipeline import Place, check_target, follow, interrupt_noted, told, write_id_of
 from tests.spark.conftest import STREAM, Queries
 
 pytestmark = pytest.mark.slow
@@ -37,10 +41,11 @@ def test_a_topic_into_files_and_back(queries: Queries, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     ingest = ["pipeline", "to-files", f"{STREAM}/{source}", "--to", str(lake)]
     ingest += ["--payload-schema", "id bigint, name string"]
-    [line] = borzoi(queries, *ingest)
+    line, last = borzoi(queries, *ingest)
     assert line.startswith("batch 0: 21 rows in ")
     assert line.endswith(", 0 waiting")
-    assert borzoi(queries, *ingest) == [], "all of it is there already"
+    assert last == f"21 rows written to {lake}"
+    assert borzoi(queries, *ingest) == [f"0 rows written to {lake}"], "all of it is there already"
     found = queries.spark.read.parquet(str(lake))
     assert {"topic", "date", "value"} <= set(found.columns)
     assert len(list(lake.glob(f"topic={source}/date=*"))) == 1
@@ -57,6 +62,22 @@ def test_a_topic_into_files_and_back(queries: Queries, tmp_path: Path) -> None:
     sent = [json.loads(bytes(row.payload)) for row in queries.read(target).collect()]
     assert sorted(one["id"] for one in sent if "id" in one) == list(range(20))
     assert {"a": 1, "b": "x"} in sent
+
+
+def test_directories_in_which_rows_would_be_left_out_or_hidden(tmp_path: Path) -> None:
+    target, checkpoint = tmp_path / "lake", tmp_path / "lake" / "_checkpoint"
+    check_target(str(target), str(checkpoint))
+    checkpoint.mkdir(parents=True)
+    check_target(str(target), str(checkpoint))
+    (target / "old.parquet").touch()
+    with pytest.raises(InvalidOption, match="has files that no stream wrote"):
+        check_target(str(target), str(checkpoint))
+    (target / "_spark_metadata").mkdir()
+    with pytest.raises(InvalidOption, match="was written with another checkpoint"):
+        check_target(str(target), str(checkpoint))
+    (checkpoint / "metadata").touch()
+    check_target(str(target), str(checkpoint))
+    check_target("s3://bucket/lake", str(checkpoint))
 
 
 def test_rows_get_other_ids_when_their_file_has_changed(tmp_path: Path) -> None:
@@ -95,6 +116,47 @@ def test_a_range_of_time_is_read_again(queries: Queries, tmp_path: Path) -> None
     assert sorted(row.offset for row in found) == [5, 6, 7]
 
 
+class Endless:
+    """A query that never ends by itself, and at whose second look somebody types Ctrl-C."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.stops = 0
+        self.recentProgress: list[Any] = []
+
+    def awaitTermination(self, timeout: int) -> bool:
+        self.looks += 1
+        report = {"batchId": self.looks, "numInputRows": 5, "sources": []}
+        self.recentProgress.append(Report(report, json=json.dumps(report)))
+        if self.looks == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+class Report(dict[str, Any]):
+    def __init__(self, fields: dict[str, Any], json: str) -> None:
+        super().__init__(fields)
+        self.json = json
+
+
+def test_an_interrupt_waits_until_nobody_talks_to_spark() -> None:
+    query: Any = Endless()
+    said: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
+    assert follow(query, said.append) == 10
+    assert (query.looks, query.stops) == (2, 1)
+    assert [line.split(":")[0] for line in said] == ["batch 1", "batch 2", "stopping"]
+    assert signal.getsignal(signal.SIGINT) is before
+    with interrupt_noted() as noted:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert noted.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_the_commands_are_there_and_errors_are_one_line() -> None:
     said = CliRunner().invoke(main, ["pipeline", "to-files", "--help"])
     assert said.exit_code == 0
@@ -102,4 +164,7 @@ def test_the_commands_are_there_and_errors_are_one_line() -> None:
     assert CliRunner().invoke(main, ["pipeline", "to-topic", "nowhere"]).exit_code == 2
     text = "[STREAM_FAILED] x\n  borzoi.X: IGGY_DATA_LOSS: partition 0 is gone\nmore"
     assert told(ValueError(text)) == "IGGY_DATA_LOSS: partition 0 is gone"
+    text = "[STREAM_FAILED] x\n  File y\nborzoi.protocol.errors.Unauthorized: no permission\nmore"
+    assert told(ValueError(text)) == "Unauthorized: no permission"
+    assert told(ValueError("first\nsecond")) == "first"
     assert told(ValueError("")) == "ValueError"

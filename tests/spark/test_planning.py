@@ -16,9 +16,11 @@ from borzoi.spark.positions import (
     Partition,
     Position,
     Range,
+    RowTime,
     advanced,
     beginning,
     from_json,
+    held,
     last_rows,
     out_of_range,
     ranges_between,
@@ -26,6 +28,7 @@ from borzoi.spark.positions import (
     stamped,
     to_json,
     within,
+    witnessed,
 )
 from borzoi.spark.splitting import plan_tasks
 from borzoi.spark.starts import (
@@ -221,7 +224,8 @@ def test_after_a_loss_the_batch_can_be_repeated_from_its_offsets_alone() -> None
     now = {P0: Known(0, 6, 0, 2)}
     begins, _ = judge(READ_TO_10, now, {})
     end = stamped(advanced(READ_TO_10, begins, admit(begins, now, None, None), now), {P0: 9})
-    assert ranges_between(READ_TO_10, from_json(to_json(end))) == [Range("t", 0, 0, 6)]
+    wanted = Range("t", 0, 0, 6, witness=RowTime(5, 9))
+    assert ranges_between(READ_TO_10, from_json(to_json(end))) == [wanted]
     assert end[P0] == Position(0, 6, 9, 2)
 
 
@@ -241,6 +245,19 @@ def test_which_rows_are_compared_and_stamped() -> None:
     end = advanced(start, {P0: 10, P1: 4, P2: 0}, {P0: 20, P1: 4, P2: 3}, known)
     assert last_rows(start, end) == [(P0, 19), (P2, 2)]
     assert stamped(end, {P0: 7})[P0].timestamp == 7
+
+
+def test_only_rows_that_are_there_are_asked_for() -> None:
+    known = {P0: Known(5, 9, 0, 1), P1: Known(7, 7, 0, 1)}
+    assert held([(P0, 4), (P0, 5), (P0, 8), (P0, 9), (P1, 6), (P2, 0)], known) == [(P0, 5), (P0, 8)]
+
+
+def test_every_piece_of_a_range_has_its_witness() -> None:
+    ranges = [Range("t", 0, 2, 12), Range("t", 1, 0, 4)]
+    tasks = plan_tasks(witnessed(ranges, {P0: 77}), Tasks(4, None, None, 0))
+    found = {(one.partition, one.witness) for task in tasks for one in task}
+    assert found == {(0, RowTime(11, 77)), (1, None)}
+    assert rows_of(tasks) == rows_of([ranges])
 
 
 def test_explicit_offsets_outside() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from borzoi.client.address import Login, ServerAddress
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import InvalidCommand
+from borzoi.protocol.errors import InvalidCommand, InvalidCredentials, Unauthorized
 from borzoi.protocol.frame import REQUEST_HEADER, RESPONSE_HEADER
-from borzoi.spark.failures import Unreachable
+from borzoi.spark.failures import LoginFailed, NotAllowed, Unreachable
 from borzoi.spark.options import Access
 from borzoi.spark.sending import AHEAD_MAX, Sending
 from borzoi.spark.wire import PIECE_SIZE, close_idle
@@ -28,11 +28,12 @@ class Server:
     `answer` gets the number of the send, from 0, and its payload.
     """
 
-    def __init__(self, listener: socket.socket, answer: Answer) -> None:
+    def __init__(self, listener: socket.socket, answer: Answer, login_status: int) -> None:
         self.sends: list[bytes] = []
         self.connections = 0
         self._listener = listener
         self._answer = answer
+        self._login_status = login_status
 
     def run(self) -> None:
         while True:
@@ -50,7 +51,8 @@ class Server:
             size, code = REQUEST_HEADER.unpack(header)
             payload = read(size - 4)
             if code != Code.SEND_MESSAGES:
-                connection.sendall(RESPONSE_HEADER.pack(0, len(USER_ID)) + USER_ID)
+                answer = RESPONSE_HEADER.pack(self._login_status, len(USER_ID)) + USER_ID
+                connection.sendall(answer)
                 continue
             self.sends.append(payload)
             status = self._answer(len(self.sends) - 1, payload)
@@ -60,9 +62,9 @@ class Server:
 
 
 @contextmanager
-def serving(answer: Answer) -> Iterator[tuple[Server, Access]]:
+def serving(answer: Answer, login_status: int = 0) -> Iterator[tuple[Server, Access]]:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        server = Server(listener, answer)
+        server = Server(listener, answer, login_status)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         port: int = listener.getsockname()[1]
@@ -126,6 +128,21 @@ def test_a_server_that_stays_away_is_an_error() -> None:
         with pytest.raises(Unreachable, match="after 3 attempts"):
             send_numbers(access, 5)
         assert server.connections == 3
+
+
+def test_a_login_that_is_refused_is_not_tried_again() -> None:
+    refused = InvalidCredentials.status
+    with serving(lambda *_: 0, login_status=refused) as (server, access):
+        with pytest.raises(LoginFailed, match=r"^IGGY_LOGIN_FAILED: .* does not let iggy in: .*"):
+            send_numbers(access, 1)
+        assert server.connections == 1
+        assert server.sends == []
+
+
+def test_what_a_user_may_not_do_has_a_code() -> None:
+    refused = pytest.raises(NotAllowed, match=r"^IGGY_NOT_ALLOWED: .* lacks the permission")
+    with serving(lambda *_: Unauthorized.status) as (_, access), refused:
+        send_numbers(access, 1)
 
 
 def test_a_refused_batch_ends_the_task() -> None:
