@@ -19,6 +19,7 @@ def test_the_figures_of_bench_spark(spark: SparkSession, tmp_path: Path) -> None
     written = json.loads((tmp_path / "spark.json").read_text())
     assert len(written["latencies_ms"]) == 1
     assert {rate["case"] for rate in written["rates"]} >= {"source, TCP", "sink, TCP"}
-    assert all(rate["rows_per_s"] > 0 for rate in written["rates"])
+    assert all(rate["best"] >= rate["median"] > 0 for rate in written["rates"])
+    assert len(written["ratios"]) == 4
     assert (tmp_path / "spark.png").stat().st_size > 0
     assert spark.range(3).count() == 3, "the session is still there"
