@@ -152,11 +152,6 @@ class Deleting:
         choice = choose(partition.log.sealed, wanted(partition.log.sealed), committed)
         if choice.unread:
             self._note_blocker(partition, choice.segments)
-        oldest = partition.log.sealed[: choice.segments]
-        count_max = self.may_go(partition, oldest) if oldest else 0
-        if count_max == 0:
-            ended(0)
-            return
 
         def synced(status: int) -> None:
             if status:
@@ -165,12 +160,16 @@ class Deleting:
                 ended(PartitionNotFound.status)
             else:
                 # Looked at again: meanwhile others have deleted, and consumers have committed.
+                # The oldest may be others by now, which have to be asked about as well.
                 deletable = partition.log.deletable(partition.published)
                 committed = None if even_unread else _committed(partition)
-                count = choose(deletable, wanted(deletable), committed).segments
-                self._delete_now(partition, min(count, count_max), ended)
+                chosen = deletable[: choose(deletable, wanted(deletable), committed).segments]
+                count = self.may_go(partition, chosen) if chosen else 0
+                self._delete_now(partition, count, ended)
 
-        if len(partition.log.deletable(partition.published)) < count_max:
+        oldest = partition.log.sealed[: choice.segments]
+        synced_count = len(partition.log.deletable(partition.published))
+        if synced_count < len(oldest) and synced_count < self.may_go(partition, oldest):
             self._commit.flush(partition, synced, fsync=True)
         else:
             synced(0)

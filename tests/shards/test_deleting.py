@@ -94,6 +94,25 @@ def test_segments_that_are_not_synced_are_synced_first(tmp_path: Path) -> None:
     owner.close()
 
 
+def test_leave_to_delete_one_segment_is_none_to_delete_the_next(tmp_path: Path) -> None:
+    """Both wait for a sync, and the second one then finds another oldest segment."""
+    owner = Owner(tmp_path, Durability.WRITTEN, segment_size_max=1)
+    for number in range(5):
+        send(owner, b"%d" % number)
+    assert segments(owner) == [0, 2, 4]
+    archived = {0}
+
+    def may_go(_partition: OwnedPartition, oldest: Sequence[SealedSegment]) -> int:
+        return sum(one.first_offset in archived for one in oldest)
+
+    owner.deleting.may_go = may_go
+    answers = [delete(owner, 1), delete(owner, 1)]
+    run_disk(owner)
+    assert answers == [[0], [0]]
+    assert segments(owner) == [2, 4]
+    owner.close()
+
+
 def test_a_sync_that_ends_later_does_not_bring_them_back(tmp_path: Path) -> None:
     owner = Owner(tmp_path, Durability.FSYNC, segment_size_max=1)
     for number in range(5):
