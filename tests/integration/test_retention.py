@@ -42,10 +42,18 @@ def small_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPro
 
 
 def segments_in(broker: BrokerProcess, stream_id: int, partition: int = 0) -> list[int]:
+    """The segments, once each has both of its files: those that go lose one after the other."""
     directory = broker.data / f"streams/{stream_id}/topics/0/partitions/{partition}"
-    logs = sorted(int(path.stem) for path in directory.glob("*.log"))
-    assert sorted(int(path.stem) for path in directory.glob("*.index")) == logs
-    return logs
+
+    def whole() -> list[int] | None:
+        paths = list(directory.iterdir())
+        logs = sorted(int(path.stem) for path in paths if path.suffix == ".log")
+        indexes = sorted(int(path.stem) for path in paths if path.suffix == ".index")
+        return logs if logs == indexes else None
+
+    found = wait_for(whole)
+    assert found is not None
+    return found
 
 
 def new_topic(wire: Wire, name: str, partitions_count: int = 1) -> int:
