@@ -150,7 +150,9 @@ def verify_command(
     type=click.Path(file_okay=False, path_type=Path),
     help="The data directory to fill: empty, or not there yet.",
 )
-@click.option("--skip-damaged", is_flag=True, help="Leave damaged segments out, with a word.")
+@click.option(
+    "--skip-damaged", is_flag=True, help="Leave damaged segments and offsets out, with a word."
+)
 @click.option("--entry", type=int, help="The metadata as of this entry of its log, or before.")
 def restore_command(
     config_path: Path | None,

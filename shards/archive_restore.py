@@ -114,9 +114,16 @@ def restore(
         os.close(lock_fd)
         raise
     try:
-        entry = choose_state([one.entry for one in archived_states(store)], entry_max)
+        entries = [one.entry for one in archived_states(store)]
+        entry = choose_state(entries, entry_max)
         work = os.path.join(layout.root, WORK_DIRECTORY)
-        fetch_state(store, entry, work, files)
+        try:
+            fetch_state(store, entry, work, files)
+        except (ManifestDamaged, ObjectDamaged, ObjectMissing) as error:
+            older = ", ".join(str(one) for one in entries if one < entry) or "there is none"
+            raise CannotRestore(
+                f"{error}; --entry takes an older state of the metadata: {older}"
+            ) from error
         encryption = open_key(system, work, files)
         state = load_state(work, files, encryption).state
         try:
@@ -160,7 +167,7 @@ class _Restoring:
         self._skip_damaged = skip_damaged
         self._say = say
         self._archived = {one.life: one.segments for one in archived_lives(store)}
-        self._offsets = read_offsets(store)
+        self._offsets = read_offsets(store, self._damaged)
         self.segments = 0
         self.size_bytes = 0
 
@@ -197,11 +204,15 @@ class _Restoring:
             manifest = read_segment_manifest(self._store, life, first_offset)
             restore_segment(self._store, life, manifest, directory, self._files)
         except (ManifestDamaged, ObjectDamaged, ObjectMissing) as error:
-            if not self._skip_damaged:
-                raise
-            self._say(f"DAMAGED, left out: {error}")
+            self._damaged(error)
             return None
         return manifest
+
+    def _damaged(self, error: Exception) -> None:
+        """Part of the archive cannot be trusted: is the rest of it wanted?"""
+        if not self._skip_damaged:
+            raise CannotRestore(f"{error}; --skip-damaged restores everything else") from error
+        self._say(f"DAMAGED, left out: {error}")
 
 
 def _delete_others(

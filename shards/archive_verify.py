@@ -1,7 +1,7 @@
 """Whether an archive is what its manifests say, byte by byte: `borzoi archive verify`.
 
 Reads every object. Needs no key and no broker: what is encrypted or compressed is compared as it
-lies there.
+lies there. A broker may go on archiving: what it adds or removes meanwhile is no damage.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,6 @@ from borzoi.storage.archive.catalogue import (
     archived_lives,
     archived_states,
     gaps,
-    offset_keys,
     read_offsets,
     read_segment_manifest,
     read_state_manifest,
@@ -47,22 +46,31 @@ def verify(store: ArchiveStore, chosen: Callable[[Life], bool], report: Report) 
         damaged += 0 if records and _is_sound(store, life.prefix, records, report) else 1
         size_bytes += sum(record.size for record in records)
     for state in archived_states(store):
+        problems: list[str] = []
+        size = _verify_state(store, state.entry, problems.append)
+        if problems and all(one.entry != state.entry for one in archived_states(store)):
+            continue  # removed meanwhile, the manifest first: newer ones stand for it
+        for problem in problems:
+            report(problem)
         states += 1
-        try:
-            records = read_state_manifest(store, state.entry).files
-        except (ManifestDamaged, ObjectMissing) as error:
-            report(f"DAMAGED: {error}")
-            damaged += 1
-            continue
-        damaged += not _is_sound(store, state_prefix(state.entry), records, report)
-        size_bytes += sum(record.size for record in records)
+        damaged += bool(problems)
+        size_bytes += size
+    problems = []
+    read_offsets(store, lambda error: problems.append(f"DAMAGED: {error}"))
+    for problem in problems:
+        report(problem)
+    return Verified(segments, states, size_bytes, damaged + len(problems))
+
+
+def _verify_state(store: ArchiveStore, entry: int, report: Report) -> int:
+    """Look at the files of a state of the metadata; how large they are."""
     try:
-        if offset_keys(store):
-            read_offsets(store)
+        records = read_state_manifest(store, entry).files
     except (ManifestDamaged, ObjectMissing) as error:
         report(f"DAMAGED: {error}")
-        damaged += 1
-    return Verified(segments, states, size_bytes, damaged)
+        return 0
+    _is_sound(store, state_prefix(entry), records, report)
+    return sum(record.size for record in records)
 
 
 def _segments(

@@ -154,13 +154,25 @@ def offset_keys(store: ArchiveStore) -> list[str]:
     return sorted(one.key for one in store.list(OFFSETS))
 
 
-def read_offsets(store: ArchiveStore) -> dict[Life, PartitionOffsets]:
+def read_offsets(
+    store: ArchiveStore, damaged: Callable[[ManifestDamaged], None] | None = None
+) -> dict[Life, PartitionOffsets]:
     """What consumers have read, as far as the archive knows.
 
     Each shard writes what it owns. After a start with another number of shards some objects are
-    of the time before: only those of the newest number count.
+    of the time before: only those of the newest number count. Damaged ones are told to `damaged`
+    and left out; raised if there is nobody to be told.
     """
-    found = [_read(store, key, OffsetsManifest) for key in offset_keys(store)]
+    found = []
+    for key in offset_keys(store):
+        try:
+            found.append(_read(store, key, OffsetsManifest))
+        except ObjectMissing:
+            continue  # of the time before, and removed since the listing
+        except ManifestDamaged as error:
+            if damaged is None:
+                raise
+            damaged(error)
     if not found:
         return {}
     shard_count = max(found, key=lambda one: one.archived_at).shard_count

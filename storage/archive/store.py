@@ -115,10 +115,14 @@ class DirectoryStore:
             for directory, _, names in os.walk(top, onerror=_unless_missing):
                 for name in names:
                     path = os.path.join(directory, name)
-                    if not name.endswith(TEMPORARY_SUFFIX):
+                    if name.endswith(TEMPORARY_SUFFIX):
+                        continue
+                    try:
                         found = os.stat(path, follow_symlinks=False)
-                        key = os.path.relpath(path, self._root)
-                        yield StoredObject(key, found.st_size, found.st_mtime)
+                    except FileNotFoundError:
+                        continue  # removed since its directory was read
+                    key = os.path.relpath(path, self._root)
+                    yield StoredObject(key, found.st_size, found.st_mtime)
         except OSError as error:
             raise StoreFailed(f"{top}: {error}") from error
 

@@ -243,17 +243,22 @@ def test_verify_finds_what_is_damaged(archive: Path, copy: Path, tmp_path: Path)
     state = copy / "state" / f"{6:020d}" / "state.messages"
     metadata = state.read_bytes()
     state.write_bytes(b"x")
+    (copy / "offsets" / "0.json").write_bytes(b"x")
     result = borzoi("verify", "--path", copy)
-    assert "4 damaged" in result.output
+    assert "5 damaged" in result.output
 
     # And it is not restored, unless the rest will do.
+    result = borzoi("restore", "--path", copy, "--into", tmp_path / "data")
+    assert result.exit_code == 1
+    assert re.search(r"state.messages.*--entry takes an older state", result.output)
     state.write_bytes(metadata)
     result = borzoi("restore", "--path", copy, "--into", tmp_path / "data")
     assert result.exit_code == 1
+    assert "--skip-damaged" in result.output
     assert os.listdir(tmp_path / "data") == []
     result = borzoi("restore", "--path", copy, "--into", tmp_path / "data", "--skip-damaged")
     assert result.exit_code == 0, result.output
-    assert result.output.count("DAMAGED, left out") == 3
+    assert result.output.count("DAMAGED, left out") == 4
 
 
 def test_retention_waits_for_the_archive(new_broker: NewBroker, tmp_path: Path) -> None:

@@ -157,3 +157,17 @@ def test_offsets_of_another_number_of_shards_are_of_the_past() -> None:
     assert sorted(found) == [Life(1, 1, 0, 9), Life(1, 1, 1, 9)]
     assert found[Life(1, 1, 1, 9)].committed == ((1, 5, 77),)
     assert read_offsets(MemoryStore()) == {}
+
+
+def test_damaged_offsets_cost_themselves_only_where_somebody_is_told() -> None:
+    store = MemoryStore()
+    for shard in range(2):
+        row = PartitionOffsets(1, 1, shard, 9, ((1, 5, 77),))
+        one = OffsetsManifest(shard_count=2, archived_at=50, partitions=(row,))
+        put_bytes(store, offsets_key(shard), encode(one))
+    put_bytes(store, offsets_key(0), b"{}")
+    with pytest.raises(ManifestDamaged, match=offsets_key(0)):
+        read_offsets(store)
+    told: list[ManifestDamaged] = []
+    assert sorted(read_offsets(store, told.append)) == [Life(1, 1, 1, 9)]
+    assert len(told) == 1

@@ -107,6 +107,16 @@ def test_a_directory_that_refuses_keeps_the_old_object(tmp_path: Path) -> None:
     assert b"".join(store.read("a/b/key")) == b"new"
 
 
+def test_what_is_removed_during_a_listing_is_not_listed(tmp_path: Path) -> None:
+    store = DirectoryStore(str(tmp_path / "archive"), Files())
+    for key in ("state/1", "state/2"):
+        put_bytes(store, key, b"x")
+    listing = store.list("state")
+    (other,) = {"state/1", "state/2"} - {next(listing).key}
+    store.delete(other)
+    assert list(listing) == []
+
+
 @pytest.mark.parametrize("key", ["../x", "/x", "a//b", "a/../b", ""])
 def test_no_key_leads_out_of_the_directory(tmp_path: Path, key: str) -> None:
     store = DirectoryStore(str(tmp_path / "archive"), Files())
