@@ -377,8 +377,8 @@ class Shard:
             self.listener,
             self._http_counts,
         )
-        # All shards together tell of no more than was asked for.
-        rows_max = -(-self._config.metrics.series_max // self._spec.shard_count)
+        # All shards together tell of no more than was asked for, where each may tell one.
+        rows_max = max(1, self._config.metrics.series_max // self._spec.shard_count)
         return await own_figures(sources, rows_max, resident_memory)
 
     def _generations(self) -> dict[int, int]:

@@ -104,25 +104,26 @@ class HttpDoor:
     def asked(self, connection: "HttpConnection", request: HttpRequest) -> None:
         """A whole head has come."""
         self._counts.requests += 1
+        without_body = request.method == "HEAD"
         if request.path != self._path:
-            connection.answer(404)
+            connection.answer(404, without_body=without_body)
         elif request.method not in METHODS:
             connection.answer(405)
         else:
-            self._tasks.start(self._answer(connection, request.method))
+            self._tasks.start(self._answer(connection, without_body))
 
-    async def _answer(self, connection: "HttpConnection", method: str) -> None:
+    async def _answer(self, connection: "HttpConnection", without_body: bool) -> None:
         try:
             text = await self._text()
         except TimeoutError:
             LOG.warning("metrics could not be gathered in time")
-            connection.answer(503)
+            connection.answer(503, without_body=without_body)
         except Exception:
             # Not worth the life of a worker: partitions would be away for a figure.
             LOG.exception("metrics cannot be told")
-            connection.answer(500)
+            connection.answer(500, without_body=without_body)
         else:
-            connection.answer(200, text, CONTENT_TYPE, without_body=method == "HEAD")
+            connection.answer(200, text, CONTENT_TYPE, without_body=without_body)
 
 
 class HttpConnection(asyncio.Protocol):

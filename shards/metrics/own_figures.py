@@ -24,11 +24,12 @@ from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.metadata_writing import MetadataWriting
 from borzoi.shards.metrics.http_door import HttpCounts
 from borzoi.shards.metrics.shard_figures import (
+    LAG,
     ArchiveFigures,
     Blocked,
     CompressedTopic,
     Cut,
-    Lag,
+    Lags,
     Resident,
     ShardFigures,
     cut,
@@ -65,7 +66,8 @@ class Walk:
         self._partitions = partitions
         self._archiver = archiver
         self._rows_max = rows_max
-        self._lags: list[Lag] = []
+        self._lags = bytearray()
+        self._lag_count = 0
         self._lag_total = 0
         self._read_only: list[int] = []
         self._compressed: dict[tuple[int, int, str], Ratio] = defaultdict(Ratio)
@@ -102,7 +104,7 @@ class Walk:
 
     def _add_lags(self, partition: OwnedPartition) -> None:
         self._lag_total += len(partition.offsets)
-        room = self._rows_max - len(self._lags)
+        room = self._rows_max - self._lag_count
         if room <= 0 or not len(partition.offsets):
             return
         end = self._partitions.visible_end(partition)
@@ -111,11 +113,12 @@ class Walk:
         for kind, consumer, offset in partition.offsets.items()[: -room - 1 : -1]:
             # What was deleted unread is nothing to catch up with.
             unread = max(0, end - max(offset + 1, begin))
-            self._lags.append(Lag(partition.target.namespace, kind, consumer, unread))
+            self._lags += LAG.pack(partition.target.namespace, kind, consumer, unread)
+            self._lag_count += 1
 
     @property
-    def lags(self) -> Cut[Lag]:
-        return cut(self._lags, self._lag_total, self._rows_max)
+    def lags(self) -> Lags:
+        return Lags(bytes(self._lags), self._lag_total - self._lag_count)
 
     @property
     def read_only(self) -> Cut[int]:

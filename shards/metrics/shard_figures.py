@@ -2,11 +2,15 @@
 
 Lists are cut to a bound, and say how much of them was left out. Figures that are the same for
 whoever looks (sizes of topics, numbers of messages) are not here: they are read from the board.
+
+Always: to encode or decode takes no time that grows with the number of consumers, who may be
+many thousands; their rows stay bytes until somebody goes through them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from struct import Struct
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,6 +34,20 @@ class Lag(NamedTuple):
     kind: int
     consumer: int
     messages: int
+
+
+LAG: Final = Struct("<QBQQ")
+
+
+class Lags(msgspec.Struct, frozen=True, array_like=True):
+    """The first of many lags, packed one by one as LAG."""
+
+    packed: bytes = b""
+    left_out: int = 0
+
+    @property
+    def rows(self) -> Iterator[Lag]:
+        return map(Lag._make, LAG.iter_unpack(self.packed))
 
 
 class Blocked(NamedTuple):
@@ -89,7 +107,7 @@ class ShardFigures(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     faults: list[FaultCount]
     metadata_is_read_only: bool
     duplicates: int
-    lags: Cut[Lag]
+    lags: Lags
 
 
 def cut(rows: Iterable[T], total: int, rows_max: int) -> Cut[T]:

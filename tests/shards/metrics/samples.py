@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from borzoi.shards.metrics.shard_figures import Cut, Resident, ShardFigures
+from borzoi.shards.metrics.shard_figures import LAG, Cut, Lag, Lags, Resident, ShardFigures
 
 
 def shard_figures(**known: Any) -> ShardFigures:
@@ -24,6 +24,10 @@ def shard_figures(**known: Any) -> ShardFigures:
         "faults": [],
         "metadata_is_read_only": False,
         "duplicates": 0,
-        "lags": Cut([]),
+        "lags": Lags(),
     }
     return ShardFigures(**{**nothing, **known})
+
+
+def lags_of(*rows: Lag, left_out: int = 0) -> Lags:
+    return Lags(b"".join(LAG.pack(*row) for row in rows), left_out)

@@ -23,7 +23,7 @@ from borzoi.shards.metrics.shard_figures import (
 from borzoi.shards.write_faults import FaultCount
 from borzoi.storage.ratio import Ratio
 from tests.scraped import Scraped
-from tests.shards.metrics.samples import shard_figures
+from tests.shards.metrics.samples import lags_of, shard_figures
 
 PLACE = TopicPlace(1, 2)
 FIRST, SECOND = pack_namespace(1, 2, 0), pack_namespace(1, 2, 1)
@@ -54,7 +54,7 @@ ONE = shard_figures(
     refused_partitions=1,
     faults=[FaultCount("sync", "EIO", 1)],
     duplicates=16,
-    lags=Cut([Lag(FIRST, GROUP, 0, 17), Lag(FIRST, CONSUMER, 42, 0)], 18),
+    lags=lags_of(Lag(FIRST, GROUP, 0, 17), Lag(FIRST, CONSUMER, 42, 0), left_out=18),
 )
 TWO = shard_figures(
     clients=1,
@@ -62,7 +62,7 @@ TWO = shard_figures(
     compressed=Cut([CompressedTopic(1, 2, "zstd", 1, 100, 50)]),
     refused_partitions=2,
     metadata_is_read_only=True,
-    lags=Cut([Lag(SECOND, GROUP, 0, 1)]),
+    lags=lags_of(Lag(SECOND, GROUP, 0, 1)),
 )
 
 

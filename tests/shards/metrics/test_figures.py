@@ -23,10 +23,10 @@ from borzoi.shards.peers import Peers
 from borzoi.shards.tasks import Tasks
 from borzoi.shards.write_faults import FaultCount
 from borzoi.storage.ratio import Ratio
-from tests.shards.metrics.samples import shard_figures
+from tests.shards.metrics.samples import lags_of, shard_figures
 from tests.shards.test_upkeep import POOL
 
-MANY = Cut([Lag(1 << 40, 2, 3, number) for number in range(20_000)], 5)
+MANY = lags_of(*(Lag(1 << 40, 2, 3, number) for number in range(20_000)), left_out=5)
 
 
 def die(error: BaseException) -> None:
@@ -99,5 +99,6 @@ def test_whoever_does_not_answer_is_left_out(
         found = asyncio.run(run())
     assert {shard: one.connections for shard, one in found.items()} == {0: 10, 1: 11}
     assert found[0].lags == MANY
+    assert list(MANY.rows)[-1] == Lag(1 << 40, 2, 3, 19_999)
     assert "metrics without shard 3: TimeoutError()" in caplog.text
     assert "the figures for metrics cannot be collected" in caplog.text

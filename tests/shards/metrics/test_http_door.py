@@ -96,8 +96,10 @@ def test_an_answer_and_the_end() -> None:
 
 def test_head_has_the_same_head_and_no_body() -> None:
     async def work(door: Door) -> None:
-        got = (await door.send(GET)).partition(b"\r\n\r\n")[0]
-        assert await door.send(GET.replace(b"GET", b"HEAD")) == got + b"\r\n\r\n"
+        for path in (b"/metrics", b"/nothing"):
+            get = GET.replace(b"/metrics", path)
+            got = (await door.send(get)).partition(b"\r\n\r\n")[0]
+            assert await door.send(get.replace(b"GET", b"HEAD")) == got + b"\r\n\r\n"
 
     with_door(work)
 

@@ -66,12 +66,14 @@ def walked(owner: Owner, rows_max: int = 100) -> Walk:
 def test_lag_is_what_is_there_and_not_consumed(owner: Owner) -> None:
     commit(owner, CONSUMER, 42, 6)
     commit(owner, GROUP, 1, 2)
-    assert walked(owner).lags == Cut([Lag(SPACE, 2, 1, 4), Lag(SPACE, 1, 42, 0)])
+    lags = walked(owner).lags
+    assert list(lags.rows) == [Lag(SPACE, 2, 1, 4), Lag(SPACE, 1, 42, 0)]
+    assert lags.left_out == 0
     delete(owner, 1)
     run_disk(owner)
     commit(owner, GROUP, 1, 0)
     # Offsets 0 and 1 were deleted unread: nobody can catch up with them.
-    assert walked(owner).lags.rows[0] == Lag(SPACE, 2, 1, 5)
+    assert next(walked(owner).lags.rows) == Lag(SPACE, 2, 1, 5)
 
 
 def test_lag_counts_what_was_acknowledged_from_memory(tmp_path: Path) -> None:
@@ -80,7 +82,7 @@ def test_lag_counts_what_was_acknowledged_from_memory(tmp_path: Path) -> None:
     send(owner, b"b")
     commit(owner, CONSUMER, 1, 0)
     assert owner.published.next_offset == 0
-    assert walked(owner).lags.rows == [Lag(SPACE, 1, 1, 1)]
+    assert list(walked(owner).lags.rows) == [Lag(SPACE, 1, 1, 1)]
     owner.close()
 
 
