@@ -245,11 +245,11 @@ def _partitions(batch: pa.RecordBatch, partitions_count: int, turns: Numbers) ->
         chosen = np.where(rows == len(hashed), chosen, np.array([*hashed, 0], np.int64)[rows])
     if "partition" in batch.schema.names:
         column = batch.column("partition")
-        given = column.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        if given.max() >= partitions_count or (given < -1).any():
-            raise InvalidRow(
-                f"partition {int(given.max() if given.max() >= 0 else given.min())} is not there;"
-                f" the topic has {partitions_count}"
-            )
-        chosen = np.where(given >= 0, given, chosen)
+        given = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        wrong = given[(given < 0) | (given >= partitions_count)]
+        if wrong.size:
+            raise InvalidRow(f"partition {wrong[0]} is not there; the topic has {partitions_count}")
+        if column.null_count:
+            given = np.where(column.is_null().to_numpy(zero_copy_only=False), chosen, given)
+        chosen = given
     return chosen

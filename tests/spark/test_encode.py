@@ -261,7 +261,8 @@ def test_headers_of_many_rows(headers: list[dict[str, bytes] | None], as_texts: 
         ({"payload": [b"a", None]}, "a payload is null"),
         ({"payload": [b"a", b""]}, "payloads of 0 to 1 bytes"),
         ({"payload": [b"a"], "partition": [3]}, "partition 3 is not there; the topic has 2"),
-        ({"payload": [b"a"], "partition": [-2]}, "partition -2 is not there"),
+        ({"payload": [b"a"], "partition": [-1]}, "partition -1 is not there"),
+        ({"payload": [b"a", b"b"], "partition": [1, -2]}, "partition -2 is not there"),
         ({"payload": [b"a"], "id": [b"short"]}, "an id of 5 bytes"),
         (
             {"payload": [b"a"], "headers": pa.array([[("", b"v")]], pa.map_("string", "binary"))},
