@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from borzoi.spark.cores import environment_of
+from borzoi.spark.cores import inherited, tell_master
 from borzoi.spark.failures import IggyError
 from borzoi.spark.java import java_home
 from borzoi.spark.scripts import installed_pyspark
@@ -64,11 +64,13 @@ def session(
         builder = builder.master(master := LOCAL)
     chosen = master or given.get("spark.master", "")
     is_local = chosen.startswith("local")
-    if SparkSession.getActiveSession() is None:
-        os.environ |= environment_of(chosen)
+    os.environ |= inherited()
     for name, value in (default_config(is_local, short_lived) | given).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    # What it really is: another thread may have started it, or spark-submit.
+    tell_master(str(spark.conf.get("spark.master", "")))
+    return spark
 
 
 @contextmanager

@@ -1,14 +1,27 @@
 """How many tasks run at once, where that can be known."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from borzoi.spark.cores import environment_of, known_cores, local_cores
+from borzoi.spark.cores import CORES_FILE, inherited, known_cores, local_cores, tell_master
 from borzoi.spark.options import read_options
 
 HERE = len(os.sched_getaffinity(0))
 PLACE = {"server": "iggy://u:p@h:1", "stream": "s", "topic": "t"}
+
+
+@pytest.fixture(autouse=True)
+def kept() -> Iterator[None]:
+    """Other tests of this process may have a session, which has its own number."""
+    file = Path(inherited()[CORES_FILE])
+    before = file.read_text()
+    yield
+    file.write_text(before)
 
 
 @pytest.mark.parametrize(
@@ -27,17 +40,33 @@ PLACE = {"server": "iggy://u:p@h:1", "stream": "s", "topic": "t"}
 )
 def test_only_a_master_on_this_machine_tells(master: str, cores: int | None) -> None:
     assert local_cores(master) == cores
-    assert known_cores(environment_of(master)) == cores
+    environ = inherited()
+    tell_master("local[99]")
+    tell_master(master)
+    assert known_cores(environ) == cores
 
 
-def test_nothing_is_known_without_a_sensible_number() -> None:
+@pytest.mark.parametrize("content", [b"", b"many", b"0", b"-1", b"\xff"])
+def test_nothing_is_known_without_a_sensible_number(tmp_path: Path, content: bytes) -> None:
     assert known_cores({}) is None
-    assert known_cores({"BORZOI_SPARK_CORES": "many"}) is None
-    assert known_cores({"BORZOI_SPARK_CORES": "0"}) is None
+    environ = {CORES_FILE: str(tmp_path / "cores")}
+    assert known_cores(environ) is None
+    (tmp_path / "cores").write_bytes(content)
+    assert known_cores(environ) is None
+
+
+def test_of_a_process_that_has_ended_nothing_is_known() -> None:
+    script = "from borzoi.spark.cores import *; tell_master('local[7]'); e = inherited();"
+    script += "print(e[CORES_FILE], known_cores(e))"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    name, cores = told.stdout.split()
+    assert cores == "7"
+    assert known_cores({CORES_FILE: name}) is None
 
 
 def test_what_the_user_says_about_tasks_wins() -> None:
-    environ = environment_of("local[3]")
+    tell_master("local[3]")
+    environ = inherited()
     assert read_options(PLACE, streaming=False, environ=environ).tasks.count_max == 3
     assert read_options(PLACE, streaming=False, environ={}).tasks.count_max is None
     free = read_options({**PLACE, "maxPartitions": "none"}, streaming=False, environ=environ)
