@@ -1,9 +1,10 @@
 """The door for metrics: an HTTP listener that answers one path and nothing else.
 
-Every shard opens it, on one port that they share, so there is an answer as long as one of them
-lives. It is meant for a few readers that ask now and then, and for whatever else finds the port:
-heads, times and the number of connections are bounded, a connection is answered once, and a fault
-in here is told with a 500 and costs nobody his messages.
+Every shard opens it, on one port that they share, so there is an answer while others are being
+replaced; whom a stuck one has accepted waits until it is. It is meant for a few readers that ask
+now and then, and for whatever else finds the port: heads, times and the number of connections are
+bounded, a connection is answered once, and a fault in here is told with a 500 and costs nobody
+his messages.
 
     accept ── HEAD_TIME_MAX_S ──> head ── ANSWER_TIME_MAX_S ──> answer, end of our side, gone
 
