@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from borzoi.protocol.responses.stats import CACHE_METRIC, CacheMetric
-from borzoi.router.buffer import Buffer
 from borzoi.router.placement import unpack_namespace
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.descriptors import Done, RequestKind
-from borzoi.shards.lending import tell, told
-from borzoi.shards.peers import DeathRule, Peers
+from borzoi.shards.lending import tell, told_by
+from borzoi.shards.peers import Peers
 from borzoi.shards.readers import Readers
 
 
@@ -31,16 +30,8 @@ class Caches:
         """One entry for each partition that anybody has read lately."""
         found = self._own()
         for shard in self._peers.shards():
-
-            def ask(
-                done: Done, buffer: Buffer, position: int, length: int, shard: int = shard
-            ) -> None:
-                self._peers.ask(
-                    shard, RequestKind.CACHE_METRICS, done, buffer=buffer,
-                    position=position, length=length, rule=DeathRule.COMPLETE,
-                )  # fmt: skip
-
-            found += map(CacheMetric._make, CACHE_METRIC.iter_unpack(await told(self._pool, ask)))
+            data = await told_by(self._peers, self._pool, shard, RequestKind.CACHE_METRICS)
+            found += map(CacheMetric._make, CACHE_METRIC.iter_unpack(data))
         return together(found)
 
     def serve(self, lent: memoryview, done: Done) -> None:

@@ -16,11 +16,10 @@ from borzoi.protocol.responses.clients import (
     decode_many_client_details,
     encode_client_details,
 )
-from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.asking import asked
 from borzoi.shards.descriptors import Done, RequestKind
-from borzoi.shards.lending import tell, told
+from borzoi.shards.lending import tell, told_by
 from borzoi.shards.metadata.effects import Effects, GroupRef
 from borzoi.shards.peers import DeathRule, Peers
 
@@ -106,16 +105,8 @@ class Clients:
         """The clients of all shards by id."""
         found = [self.describe(session) for session in self._sessions.values()]
         for shard in self._peers.shards():
-
-            def ask(
-                done: Done, buffer: Buffer, position: int, length: int, shard: int = shard
-            ) -> None:
-                self._peers.ask(
-                    shard, RequestKind.CLIENTS, done, buffer=buffer,
-                    position=position, length=length, rule=DeathRule.COMPLETE,
-                )  # fmt: skip
-
-            found.extend(decode_many_client_details(memoryview(await told(self._pool, ask))))
+            data = await told_by(self._peers, self._pool, shard, RequestKind.CLIENTS)
+            found.extend(decode_many_client_details(memoryview(data)))
         return sorted(found, key=lambda details: details.client.client_id)
 
     async def count(self) -> int:

@@ -234,7 +234,8 @@ class Compressing:
             return
         found = [self._waiting_of(partition) for partition in islice(rest, LOOKS_PER_TURN)]
         if found:
-            self._loop.call_soon(self._measure, rest, waiting + found)
+            waiting += (one for one in found if one.segments)
+            self._loop.call_soon(self._measure, rest, waiting)
         elif warning := self._backlog.warning(waiting, self._loop.time()):
             LOG.warning("%s", warning)
 

@@ -6,7 +6,8 @@ from borzoi.protocol.errors import ShardCommunicationError
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.asking import asked
-from borzoi.shards.descriptors import Done
+from borzoi.shards.descriptors import Done, RequestKind
+from borzoi.shards.peers import DeathRule, Peers
 
 FIRST_LENT_SIZE: Final = 64 * 1024
 GATHER_TRIES_MAX: Final = 4
@@ -38,6 +39,18 @@ async def told(pool: MemoryPool, ask: Ask) -> bytes:
             buffer.release()
         size = needed + FIRST_LENT_SIZE
     raise ShardCommunicationError("what a peer has to tell grows faster than we ask")
+
+
+async def told_by(peers: Peers, pool: MemoryPool, shard: int, kind: RequestKind) -> bytes:
+    """What another shard has to tell of itself; nothing while its worker is being replaced."""
+
+    def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
+        peers.ask(
+            shard, kind, done, buffer=buffer,
+            position=position, length=length, rule=DeathRule.COMPLETE,
+        )  # fmt: skip
+
+    return await told(pool, ask)
 
 
 def tell(lent: memoryview, data: bytes, done: Done, count: int = 0) -> None:

@@ -12,15 +12,14 @@ from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.identifiers import ConsumerKind
-from borzoi.router.buffer import Buffer
 from borzoi.router.placement import unpack_namespace
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.archiving import ArchivingStats
 from borzoi.shards.compressing import CompressingStats
 from borzoi.shards.deleting import DeletingStats
 from borzoi.shards.descriptors import Done, RequestKind
-from borzoi.shards.lending import tell, told
-from borzoi.shards.peers import DeathRule, Peers
+from borzoi.shards.lending import tell, told_by
+from borzoi.shards.peers import Peers
 
 ANSWER_TIME_MAX_S: Final = 2.0
 BLOCKERS_TOLD_MAX: Final = 20
@@ -56,15 +55,9 @@ class Upkeep:
         if shard == self._shard:
             return self._own()
 
-        def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
-            self._peers.ask(
-                shard, RequestKind.UPKEEP, done, buffer=buffer,
-                position=position, length=length, rule=DeathRule.COMPLETE,
-            )  # fmt: skip
-
         try:
             async with asyncio.timeout(ANSWER_TIME_MAX_S):
-                text = await told(self._pool, ask)
+                text = await told_by(self._peers, self._pool, shard, RequestKind.UPKEEP)
         except (TimeoutError, BrokerError) as error:
             return f"shard {shard} cannot be asked: {error!r}\n".encode()
         return text or b"shard %d is being replaced\n" % shard

@@ -50,7 +50,7 @@ from borzoi.shards.groups.roster import (
     renew,
     settle,
 )
-from borzoi.shards.lending import lend, told
+from borzoi.shards.lending import lend, told_by
 from borzoi.shards.metadata.effects import Effects, GroupRef
 from borzoi.shards.metadata.state import Topic
 from borzoi.shards.metadata_service import MetadataService
@@ -112,16 +112,7 @@ class Coordinator:
         """Take over the members that the other shards have, and begin to work."""
         reported: list[tuple[int, Assignment]] = []
         for shard in self._peers.shards():
-
-            def ask(
-                done: Done, buffer: Buffer, position: int, length: int, shard: int = shard
-            ) -> None:
-                self._peers.ask(
-                    shard, RequestKind.GROUP_REPORT, done, buffer=buffer, position=position,
-                    length=length, rule=DeathRule.COMPLETE,
-                )  # fmt: skip
-
-            data = await told(self._pool, ask)
+            data = await told_by(self._peers, self._pool, shard, RequestKind.GROUP_REPORT)
             reported.extend((shard, one) for one in decode_assignments(data))
         for group, roster in adopted(reported, self._metadata.refresh()).items():
             count = self._metadata.state.topic(group.stream_id, group.topic_id).partitions_count

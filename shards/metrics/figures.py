@@ -10,13 +10,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from borzoi.protocol.errors import BrokerError, ShardCommunicationError
-from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.descriptors import Done, RequestKind
-from borzoi.shards.lending import tell, told
+from borzoi.shards.lending import tell, told_by
 from borzoi.shards.metrics.fresh import Fresh
 from borzoi.shards.metrics.shard_figures import ShardFigures, decode, encode
-from borzoi.shards.peers import DeathRule, Peers
+from borzoi.shards.peers import Peers
 from borzoi.shards.tasks import Tasks
 
 LOG: Final = logging.getLogger(__name__)
@@ -57,15 +56,9 @@ class Figures:
         if shard == self._shard:
             return decode(await self._own.get())
 
-        def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
-            self._peers.ask(
-                shard, RequestKind.METRICS, done, buffer=buffer,
-                position=position, length=length, rule=DeathRule.COMPLETE,
-            )  # fmt: skip
-
         try:
             async with asyncio.timeout(ANSWER_TIME_MAX_S):
-                data = await told(self._pool, ask)
+                data = await told_by(self._peers, self._pool, shard, RequestKind.METRICS)
         except (TimeoutError, BrokerError) as error:
             LOG.warning("metrics without shard %d: %r", shard, error)
             return None
