@@ -32,8 +32,21 @@ from borzoi.protocol.payload import (
 # Of target and message count together, as the first word of a request tells it.
 METADATA_SIZE_MIN: Final = 12  # two names of one byte, balanced, the count
 METADATA_SIZE_MAX: Final = 775  # two names and a key of 255 bytes each, the count
+HEAD_SIZE_MAX: Final = U32.size + METADATA_SIZE_MAX
+"""So many bytes of a request say where its batch is to go, in both layouts."""
 
 KIND_AND_LENGTH: Final = struct.Struct("<BB")
+
+
+def read_head(head: memoryview) -> tuple[Identifier, Identifier, bytes]:
+    """Stream and topic of a request whose first HEAD_SIZE_MAX bytes are there, and the bytes by
+    which its place is remembered: empty in the layout without an index."""
+    (metadata_size,) = U32.unpack_from(head)
+    if METADATA_SIZE_MIN <= metadata_size <= METADATA_SIZE_MAX:
+        stream, topic, _, _ = read_target(head, U32.size, U32.size + metadata_size)
+        return stream, topic, bytes(head[:metadata_size])
+    stream, topic, _, _ = read_target(head, 0, HEAD_SIZE_MAX)
+    return stream, topic, b""
 
 
 def read_target(

@@ -24,7 +24,9 @@ class Home(Protocol):
 class Buffer:
     """Bytes of an arena, or private bytes when `position` is None."""
 
-    __slots__ = ("capacity", "generation", "holds", "home", "length", "place", "position", "view")
+    __slots__ = (
+        "capacity", "generation", "holds", "home", "length", "place", "position", "taker", "view",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -46,6 +48,8 @@ class Buffer:
         # Of the arena's life. A descriptor that lends this buffer carries it.
         self.generation = generation
         self.holds = 1
+        # In whose name a pool has given it out; empty: in nobody's.
+        self.taker = ""
 
     def hold(self) -> "Buffer":
         """One more who needs the bytes."""

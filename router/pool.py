@@ -17,6 +17,10 @@ the arena; descriptors that lend it to a peer carry the same (arena.py).
 Always: in_use_bytes + free_bytes <= budget_bytes <= size of the arena; buffers in use do not
 overlap; nothing is ever allocated outside the arena. When there is no room, take() says None:
 stop reading from the socket, and wait with when_available().
+
+What clients make the broker keep is taken in their name, and shared by the rule of shares.py: the
+one that holds most waits first. What the broker takes for itself, receive blocks for instance, is
+nobody's, and comes before all of them.
 """
 
 from bisect import bisect_left
@@ -28,6 +32,7 @@ from typing import Final
 from borzoi.router.arena import Arena
 from borzoi.router.buffer import Buffer
 from borzoi.router.extents import Extents
+from borzoi.shares import Line, Shares
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -46,6 +51,8 @@ SLAB_SIZE: Final = 64 * KIB
 TRIM_SLABS_MAX: Final = 64
 # One release calls at most so many waiters.
 WAKES_MAX: Final = 16
+# In whose name the broker takes what is no client's: not counted in any share.
+NO_TAKER: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +87,17 @@ class _Slab:
 
 
 class Waiter:
-    """Somebody who wants memory. cancel() when he no longer does, also after he was called:
-    memory set aside for him then goes to the next."""
+    """Waits for memory. cancel() when it is no longer wanted, also after the call: memory set
+    aside for it then goes to the next."""
 
-    __slots__ = ("_pool", "bucket", "callback")
+    __slots__ = ("_pool", "bucket", "callback", "taker")
 
-    def __init__(self, pool: "MemoryPool", bucket: int, callback: Callable[[], object]) -> None:
+    def __init__(
+        self, pool: "MemoryPool", bucket: int, taker: str, callback: Callable[[], object]
+    ) -> None:
         self._pool = pool
         self.bucket = bucket
+        self.taker = taker
         self.callback = callback
 
     def cancel(self) -> None:
@@ -104,6 +114,7 @@ class MemoryPool:
         budget_bytes: int,
         bucket_capacity: int = BUCKET_CAPACITY,
         generation: int = 1,
+        share_weight: int = 1,
     ) -> None:
         if not SLAB_SIZE <= budget_bytes <= arena.size:
             raise ValueError(
@@ -123,8 +134,9 @@ class MemoryPool:
         self._idle: OrderedDict[_Slab, None] = OrderedDict()
         self._idle_bytes = 0
         self._slab_bytes = 0
-        # In the order in which they came. As many as there are paused connections.
-        self._waiters: OrderedDict[Waiter, None] = OrderedDict()
+        self.shares = Shares("bytes of the receive pool", budget_bytes, share_weight)
+        # As many as there are paused connections.
+        self._waiters: Line[Waiter] = Line(self.shares)
         self._waking = False
         self.in_use_bytes = 0
         self._allocated = 0
@@ -143,8 +155,9 @@ class MemoryPool:
         """The part of the free memory that can be dropped: whole slabs."""
         return self._idle_bytes
 
-    def take(self, length: int) -> Buffer | None:
-        """A buffer of exactly `length` bytes with one hold, or None if there is no room for it.
+    def take(self, length: int, taker: str = NO_TAKER) -> Buffer | None:
+        """A buffer of exactly `length` bytes with one hold, or None if there is no room for it,
+        or none in the share of the taker.
 
         Its bytes are whatever was there before.
         """
@@ -152,6 +165,10 @@ class MemoryPool:
             raise ValueError(f"a buffer of {length} bytes")
         bucket = bisect_left(BUCKET_SIZES, length)
         if bucket == len(BUCKET_SIZES):
+            self._exhausted += 1
+            return None
+        capacity = BUCKET_SIZES[bucket]
+        if taker and not self.shares.allows(taker, capacity):
             self._exhausted += 1
             return None
         free = self._free[bucket]
@@ -167,11 +184,14 @@ class MemoryPool:
         if not pieces:
             del free[slab]
         self._free_counts[bucket] -= 1
-        capacity = BUCKET_SIZES[bucket]
         self.in_use_bytes += capacity
         self._allocated += 1
         view = self._view[position : position + length]
-        return Buffer(self, slab, position, capacity, view, self.generation)
+        buffer = Buffer(self, slab, position, capacity, view, self.generation)
+        if taker:
+            self.shares.take_anyway(taker, capacity)
+            buffer.taker = taker
+        return buffer
 
     def take_back(self, buffer: Buffer) -> None:
         """Called by the buffer when its last hold is gone; by nobody else."""
@@ -185,6 +205,8 @@ class MemoryPool:
         pieces.append(position)
         self._free_counts[bucket] += 1
         self.in_use_bytes -= buffer.capacity
+        if buffer.taker:
+            self.shares.give_back(buffer.taker, buffer.capacity)
         self._returned += 1
         if len(pieces) == slab.count:
             self._idle[slab] = None
@@ -202,24 +224,28 @@ class MemoryPool:
             dropped.append(self._drop(next(iter(self._idle))))
         return self._discard(dropped)
 
-    def when_available(self, callback: Callable[[], object], length: int = 1) -> Waiter:
+    def when_available(
+        self, callback: Callable[[], object], length: int = 1, taker: str = NO_TAKER
+    ) -> Waiter:
         """Call `callback` once, when `length` bytes may be there; it then tries take() again.
 
-        Waiters are called in the order in which they came, each when there is room for what it
-        and those called before it want, so a large request is not overtaken for ever by small
-        ones. The call happens inside a release(): the callback must not raise and had better
-        only schedule the work.
+        The taker that holds least is called first, and its waiters in the order in which they
+        came, each when there is room for what it and those called before it want: so a large
+        request is not overtaken for ever by small ones. The call happens inside a release(): the
+        callback must not raise and had better only schedule the work.
         """
         bucket = bisect_left(BUCKET_SIZES, length)
         if bucket == len(BUCKET_SIZES) or max(BUCKET_SIZES[bucket], SLAB_SIZE) > self.budget_bytes:
             raise ValueError(f"{length} bytes never fit into a pool of {self.budget_bytes}")
-        waiter = Waiter(self, bucket, callback)
-        self._waiters[waiter] = None
+        waiter = Waiter(self, bucket, taker, callback)
+        self._waiters.add(taker, waiter)
+        if taker:
+            self.shares.note_wait(taker, BUCKET_SIZES[bucket])
         return waiter
 
     def forget_waiter(self, waiter: Waiter) -> None:
         """Do not call the waiter any more; those behind it may have room now."""
-        self._waiters.pop(waiter, None)
+        self._waiters.remove(waiter.taker, waiter)
         self.wake_waiters()
 
     def wake_waiters(self) -> None:
@@ -229,20 +255,27 @@ class MemoryPool:
         self._waking = True
         try:
             promised = 0
-            called = 0
-            while self._waiters and called < WAKES_MAX:
-                waiter = next(iter(self._waiters))
-                need = max(BUCKET_SIZES[waiter.bucket], SLAB_SIZE)
-                pinned = self._slab_bytes - self._idle_bytes
-                reusable = not promised and self._free[waiter.bucket]
-                if not reusable and pinned + promised + need > self.budget_bytes:
+            for _ in range(WAKES_MAX):
+                waiter = self._next_waiter(promised)
+                if waiter is None:
                     break
-                promised += need
-                called += 1
-                del self._waiters[waiter]
+                promised += max(BUCKET_SIZES[waiter.bucket], SLAB_SIZE)
+                self._waiters.remove(waiter.taker, waiter)
                 waiter.callback()
         finally:
             self._waking = False
+
+    def _next_waiter(self, promised: int) -> Waiter | None:
+        """The first that its share allows, if there is room beside what is promised."""
+        for taker, waiter in self._waiters.heads():
+            if taker and not self.shares.allows(taker, BUCKET_SIZES[waiter.bucket]):
+                continue  # What it holds itself comes back first.
+            need = max(BUCKET_SIZES[waiter.bucket], SLAB_SIZE)
+            pinned = self._slab_bytes - self._idle_bytes
+            reusable = not promised and self._free[waiter.bucket]
+            fits = reusable or pinned + promised + need <= self.budget_bytes
+            return waiter if fits else None
+        return None
 
     def stats(self) -> PoolStats:
         """How things stand."""

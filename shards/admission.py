@@ -21,6 +21,7 @@ class ConnectionLimits:
     login_timeout_s: float
     frame_timeout_s: float
     write_timeout_s: float
+    read_rate_min: int
 
 
 def refusal(limits: ConnectionLimits, code: int, total: int, *, authenticated: bool) -> int | None:

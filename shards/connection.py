@@ -23,8 +23,9 @@ from typing import Final, Protocol, cast
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.frame import CODE_SIZE, LENGTH_SIZE, REQUEST_HEADER, encode_response
+from borzoi.protocol.send_target import HEAD_SIZE_MAX
 from borzoi.router.buffer import Buffer
-from borzoi.router.pool import MemoryPool, Waiter
+from borzoi.router.pool import NO_TAKER, MemoryPool, Waiter
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
 from borzoi.shards.admission import ConnectionLimits, refusal
 from borzoi.shards.patience import Patience, give_up
@@ -33,6 +34,9 @@ from borzoi.shards.pieces import PIECE_SIZE, WHOLE_SIZE_MAX, pieces_of
 # One turn of the loop carries out at most so many requests of a connection, and reads at most one
 # full window. A ping takes 10 us: without this bound a flood of them kept others waiting 400 ms.
 REQUESTS_PER_TURN_MAX: Final = 64
+SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
+SEND_HEAD_SIZE: Final = REQUEST_HEADER.size + HEAD_SIZE_MAX
+"""What is waited for of a batch that did not come in one piece, before memory is taken for it."""
 LARGE_HEAD_SIZE: Final = 4096
 """Read at first of a client whose last frame did not fit into a window: what comes with the header
 has to be copied, so that most of the frame goes where it belongs."""
@@ -44,6 +48,16 @@ class SessionOfConnection(Protocol):
     @property
     def is_authenticated(self) -> bool:
         """Whether larger frames are welcome."""
+
+    @property
+    def taker(self) -> str:
+        """In whose name memory is taken for what the client sends."""
+
+    def refusal_of_send(self, head: memoryview) -> int:
+        """The status with which a SEND_MESSAGES will be refused that begins so; 0: not by this.
+
+        `head` is the first HEAD_SIZE_MAX bytes of the payload, or more.
+        """
 
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
         """Carry out one request; it ends with `answer`, `finish` or `abandon` of `Connection`.
@@ -239,7 +253,9 @@ class Connection(asyncio.BufferedProtocol):
             self._release_request()
             return
         if size > WHOLE_SIZE_MAX:
-            # The request stays in work until its last piece is with the transport.
+            # The request stays in work until its last piece is with the transport; its bytes are
+            # not needed any more, and a client that reads slowly must not keep a receive block.
+            self._release_request_buffer()
             self._pieces = pieces_of(parts)
             # The next piece is at hand while the kernel still works on the last.
             transport.set_write_buffer_limits(high=2 * PIECE_SIZE, low=PIECE_SIZE)
@@ -353,13 +369,20 @@ class Connection(asyncio.BufferedProtocol):
                 if not self._admit(code, total):
                     continue
                 if end - start < total:
+                    if code == SEND_MESSAGES and total > SEND_HEAD_SIZE:
+                        if end - start < SEND_HEAD_SIZE:
+                            self._wait_for_frame()
+                            self._kept = bytes(view[start:end])
+                            return
+                        if self._refuse_send(view[start + REQUEST_HEADER.size : end], total):
+                            continue
                     if not self._begin_filling(view[start:end], total):
                         self._keep(view[start:end])
-                        self._pause_until_pool_has_room(total)
+                        self._pause_until_pool_has_room(total, self._taker())
                     return
                 if not self._begin_complete(block, view, start, total, code):
                     self._keep(view[start:end])
-                    self._pause_until_pool_has_room(total)
+                    self._pause_until_pool_has_room(total, self._taker())
                     return
                 start += total
                 requests_left -= 1
@@ -382,10 +405,21 @@ class Connection(asyncio.BufferedProtocol):
             if self._transport is not None:
                 self._transport.close()
             return False
+        self._begin_drain(total, answer)
+        return False
+
+    def _refuse_send(self, head: memoryview, total: int) -> bool:
+        """Whether a batch is not kept, because its beginning says that it cannot be appended."""
+        assert self._session is not None
+        status = self._session.refusal_of_send(head)
+        if status:
+            self._begin_drain(total, encode_response(status))
+        return status != 0
+
+    def _begin_drain(self, total: int, answer: bytes) -> None:
         self._drain_left = total
         self._drain_answer = answer
         self._wait_for_frame()
-        return False
 
     def _drain(self, start: int, end: int) -> int:
         thrown = min(self._drain_left, end - start)
@@ -396,7 +430,7 @@ class Connection(asyncio.BufferedProtocol):
         return start + thrown
 
     def _begin_filling(self, head: memoryview, total: int) -> bool:
-        buffer = self._pool.take(total)
+        buffer = self._pool.take(total, self._taker())
         if buffer is None:
             return False
         buffer.view[: head.nbytes] = head
@@ -413,11 +447,11 @@ class Connection(asyncio.BufferedProtocol):
             block.hold()
             self._begin(block, view, start, total)
             return True
-        if code != Code.SEND_MESSAGES:
+        if code != SEND_MESSAGES:
             self._begin(None, view, start, total)
             return True
         # Only what lies in the arena can be lent to the owner of a partition.
-        buffer = self._pool.take(total)
+        buffer = self._pool.take(total, self._taker())
         if buffer is None:
             return False
         buffer.view[:] = view[start : start + total]
@@ -436,6 +470,9 @@ class Connection(asyncio.BufferedProtocol):
     def _release_request(self) -> None:
         assert self._busy, "a request ends once"
         self._busy = False
+        self._release_request_buffer()
+
+    def _release_request_buffer(self) -> None:
         buffer = self._request_buffer
         if buffer is not None:
             self._request_buffer = None
@@ -465,12 +502,16 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
             self._reading_paused = True
 
-    def _pause_until_pool_has_room(self, length: int) -> None:
+    def _taker(self) -> str:
+        assert self._session is not None
+        return self._session.taker
+
+    def _pause_until_pool_has_room(self, length: int, taker: str = NO_TAKER) -> None:
         self._pause()
         # Now it is us who keep the frame waiting.
         self._patience.frame_since = None
         if self._pool_waiter is None:
-            self._pool_waiter = self._pool.when_available(self._pool_has_room, length)
+            self._pool_waiter = self._pool.when_available(self._pool_has_room, length, taker)
 
     def _pool_has_room(self) -> None:
         # The pool calls from inside somebody's release: take up the bytes in a turn of our own.

@@ -53,6 +53,15 @@ class CopyingSession:
         """As the session says."""
         return self._session.is_authenticated
 
+    @property
+    def taker(self) -> str:
+        """As the session says."""
+        return self._session.taker
+
+    def refusal_of_send(self, head: memoryview) -> int:
+        """As the session says."""
+        return self._session.refusal_of_send(head)
+
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
         """The request in memory of its own."""
         copied = bytes(payload)

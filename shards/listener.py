@@ -64,6 +64,7 @@ class Listener:
             seconds(limits.login_timeout),
             seconds(limits.frame_timeout),
             seconds(limits.write_timeout),
+            limits.read_rate_min,
         )
         self._open: dict[Connection, Session] = {}
         self._per_address: Counter[str] = Counter()

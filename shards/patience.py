@@ -1,7 +1,10 @@
 """How long a client may keep us waiting: to log in, to finish a frame, to read its answers.
 
 Owned by a connection, which says what it waits for; asked once a second whether that takes too
-long. Somebody who reads slowly is no offender: what counts is that it reads at all.
+long. A client that reads slowly is no offender, as long as it takes `read_rate_min` on average
+over each window of `write_timeout_s`. A byte now and then is not enough: what waits to be sent may
+be a copy in memory that others want. A window ends early when the transport has room again: by
+then a piece of a large answer was taken.
 """
 
 import asyncio
@@ -30,7 +33,7 @@ class Patience:
         self._anonymous_since = now
         self._unwritten_since: float | None = None
         self._closing_since: float | None = None
-        self._unsent_bytes = 0
+        self._unsent_bytes = 0  # when the window began in which the client has to read
         self.frame_since: float | None = None
 
     def wait_for_frame(self, now: float) -> None:
@@ -39,12 +42,12 @@ class Patience:
             self.frame_since = now
 
     def wait_for_reader(self, transport: asyncio.Transport, now: float) -> None:
-        """The client does not take what is sent to it."""
+        """The client does not take what is sent to it: a window begins."""
         self._unwritten_since = now
         self._unsent_bytes = unsent_bytes(transport)
 
     def reader_is_back(self) -> None:
-        """The client takes what is sent to it."""
+        """The client has taken what was sent to it, but for a little."""
         self._unwritten_since = None
 
     def overdue(
@@ -61,17 +64,24 @@ class Patience:
             if now - self._closing_since > limits.write_timeout_s:
                 return "does not read its last answers"
         elif self._unwritten_since is not None:
-            left = unsent_bytes(transport)
-            if left < self._unsent_bytes:
-                # Slowly, but it reads.
-                self._unwritten_since = now
-            self._unsent_bytes = left
-            if now - self._unwritten_since > limits.write_timeout_s:
-                return "does not read its answers"
+            return self._too_slow(transport, now - self._unwritten_since, now)
         elif self.frame_since is not None and now - self.frame_since > limits.frame_timeout_s:
             return "did not finish a frame"
         elif not busy and now - self._anonymous_since > limits.login_timeout_s:
             return "did not log in"
+        return None
+
+    def _too_slow(self, transport: asyncio.Transport, window_s: float, now: float) -> str | None:
+        limits = self._limits
+        if window_s <= limits.write_timeout_s:
+            return None
+        taken = self._unsent_bytes - unsent_bytes(transport)
+        if taken < limits.read_rate_min * window_s:
+            return (
+                f"took {taken} bytes of its answers in {window_s:.0f} s, "
+                f"less than {limits.read_rate_min} a second"
+            )
+        self.wait_for_reader(transport, now)
         return None
 
 

@@ -16,6 +16,7 @@ from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.protocol.identifiers import Balanced, PartitionId
 from borzoi.protocol.payload import U32
 from borzoi.protocol.send_messages import SendMessages
+from borzoi.protocol.send_target import read_head
 from borzoi.router.buffer import Buffer
 from borzoi.shards.named import Named, new_life
 from borzoi.shards.services import Services
@@ -46,6 +47,10 @@ class Sender(Protocol):
     user_id: int | None
     generation: Generation
 
+    @property
+    def taker(self) -> str:
+        """In whose name memory is taken."""
+
     def no_login(self, code: int, payload: memoryview) -> BrokerError:
         """Why a request of nobody is refused."""
 
@@ -72,15 +77,9 @@ class Sending:
 
     def begin(self, payload: memoryview, buffer: Buffer | None, start: int) -> None:
         """Send the batch of a request that begins at `start` of `buffer`."""
-        services = self._services
-        version = services.metadata.refresh_version()
-        user = self._sender.user_id
-        if version != self._version or user != self._user:
-            self._routes.clear()
-            self._version, self._user = version, user
-            if user is None:
-                # The change that was just seen has ended the login.
-                raise self._sender.no_login(Code.SEND_MESSAGES, payload)
+        version = self._services.metadata.refresh_version()
+        if version != self._version or self._sender.user_id != self._user:
+            self._forget_routes(version, payload)
         if self._sender.generation is CLASSIC:
             found = find_send(payload, self._routes)
             if found is not None:
@@ -91,6 +90,27 @@ class Sending:
                 self._append((count, route, payload[batch_start:], buffer, position, None))
                 return
         self._begin_unknown(payload, buffer, start)
+
+    def check_head(self, head: memoryview) -> None:
+        """Raise what a send will be refused with whose first bytes are there, if they say so."""
+        version = self._services.metadata.refresh_version()
+        if version != self._version or self._sender.user_id != self._user:
+            self._forget_routes(version, head)
+        if self._sender.generation is not CLASSIC:
+            return
+        stream, topic, place = read_head(head)
+        if place not in self._routes:
+            assert self._user is not None
+            self._services.sends.topic(self._user, stream, topic)
+
+    def _forget_routes(self, version: int, payload: memoryview) -> None:
+        """The metadata or the user has changed since a place was looked up."""
+        user = self._sender.user_id
+        self._routes.clear()
+        self._version, self._user = version, user
+        if user is None:
+            # The change that was just seen has ended the login.
+            raise self._sender.no_login(Code.SEND_MESSAGES, payload)
 
     def _begin_unknown(self, payload: memoryview, buffer: Buffer | None, start: int) -> None:
         """A request whose place is not remembered: decode and look up everything."""
@@ -107,7 +127,7 @@ class Sending:
         )
         if command.batch_start is None:
             # The batch was rebuilt in private memory; the owner can only be lent the arena.
-            taken = services.pool.take(command.batch.nbytes)
+            taken = services.pool.take(command.batch.nbytes, self._sender.taker)
             if taken is None or taken.position is None:
                 raise ShardCommunicationError("no buffer is free to hand the batch on")
             taken.view[:] = command.batch

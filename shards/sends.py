@@ -4,10 +4,11 @@ import xxhash
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import NoPartitions, TopicIdNotFound
-from borzoi.protocol.identifiers import Balanced, MessagesKey, PartitionId
+from borzoi.protocol.identifiers import Balanced, Identifier, MessagesKey, PartitionId
 from borzoi.protocol.send_messages import SendMessages
 from borzoi.shards.access import require
 from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.state import Stream, Topic
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.target import Target
 
@@ -21,10 +22,7 @@ class Sends:
 
     def target(self, user_id: int, command: SendMessages) -> Target:
         """The partition for a batch: stream, topic, permission, partition, in this order."""
-        state = self._metadata.refresh()
-        stream = state.stream(command.stream)
-        topic = stream.topic(command.topic)
-        require(state, user_id, Code.SEND_MESSAGES, stream.id, topic.id)
+        stream, topic = self.topic(user_id, command.stream, command.topic)
         count = topic.partitions_count
         match command.partitioning:
             case PartitionId(partition_id):
@@ -40,6 +38,16 @@ class Sends:
                     raise NoPartitions(f"topic {topic.id} has no partitions for a key")
                 partition_id = xxhash.xxh32_intdigest(key_bytes) % count
         return self._metadata.target(stream.id, topic, partition_id)
+
+    def topic(
+        self, user_id: int, stream_name: Identifier, topic_name: Identifier
+    ) -> tuple[Stream, Topic]:
+        """The topic that a batch is for, if the user may send to it."""
+        state = self._metadata.refresh()
+        stream = state.stream(stream_name)
+        topic = stream.topic(topic_name)
+        require(state, user_id, Code.SEND_MESSAGES, stream.id, topic.id)
+        return stream, topic
 
     def forget(self, effects: Effects) -> None:
         """Drop the counters of topics that are gone."""

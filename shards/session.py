@@ -45,6 +45,7 @@ from borzoi.shards.polling import Polling
 from borzoi.shards.sending import Route, Sending
 from borzoi.shards.services import Services
 from borzoi.shards.worker_spec import SessionState
+from borzoi.shares import address_taker, user_taker
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -130,6 +131,13 @@ class Session:
         return self.user_id is not None
 
     @property
+    def taker(self) -> str:
+        """In whose name scarce things are taken: the user's, before the login the address's."""
+        if self.user_id is None:
+            return address_taker(self.address.rpartition(":")[0])
+        return user_taker(self.user_id)
+
+    @property
     def user(self) -> int:
         """The user who is logged in. A handler that has waited may find that nobody is any more."""
         if self.user_id is None:
@@ -153,6 +161,15 @@ class Session:
             raise
         except Exception:
             self._report_our_fault(code)
+
+    def refusal_of_send(self, head: memoryview) -> int:
+        """The status that a send which begins so gets in any case; 0 if it may be appended."""
+        try:
+            self._sending.check_head(head)
+        except BrokerError as error:
+            LOG.debug("client %d: not taken in, %d: %s", self.client_id, error.status, error)
+            return error.status
+        return 0
 
     def closed(self) -> None:
         """The client is gone; what it has in work ends without an answer."""

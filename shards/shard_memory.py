@@ -26,7 +26,7 @@ class PeerMemory(NamedTuple):
 class ShardMemory:
     """One shard's own memories, and the way to those of its peers."""
 
-    def __init__(self, spec: WorkerSpec, bucket_capacity: int) -> None:
+    def __init__(self, spec: WorkerSpec, bucket_capacity: int, share_weight: int) -> None:
         shard, generation = spec.shard, spec.generations[spec.shard]
         self._spec = spec
         self._layout = ControlLayout(spec.shard_count)
@@ -34,7 +34,7 @@ class ShardMemory:
         self.board = Board(spec.board_fd, spec.board_slots)
         self.wake = Wake(spec.wake_fds[shard])
         arena = Arena(spec.arena_fds[shard], spec.arena_size, shard)
-        self.pool = MemoryPool(arena, spec.budget, bucket_capacity, generation)
+        self.pool = MemoryPool(arena, spec.budget, bucket_capacity, generation, share_weight)
         self.receive = ReceiveBlocks(self.pool)
 
     def peers(self) -> list[tuple[PeerMemory, Wake]]:

@@ -63,7 +63,11 @@ class Worker:
         self._log_handler = log_handler
         self._config: Config = from_json(bytes(spec.config))
         self._tasks = Tasks(on_broken)
-        self._memory = ShardMemory(spec, self._config.system.memory_pool.bucket_capacity)
+        self._memory = ShardMemory(
+            spec,
+            self._config.system.memory_pool.bucket_capacity,
+            self._config.limits.share_weight,
+        )
         request_timeout_s = seconds(self._config.limits.request_timeout)
         self._peers = Peers(loop, self._memory.control, self._memory.wake, request_timeout_s)
         for peer, wake in self._memory.peers():

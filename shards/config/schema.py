@@ -434,6 +434,9 @@ class Limits(Table, frozen=True, kw_only=True):
     response_size_max            the answer to one poll
     copied_size_max              messages of encrypted and compressed segments in the memory of one
                                  shard until they are sent; one poll gets a quarter of it
+    share_weight                 of scarce memory (received frames, copies), connections, places in
+                                 queues and stored offsets a user, before the login an address, may
+                                 hold so many times what is still free: 1 leaves half to the others
     connections_max              open connections of one shard
     connections_per_address_max  of these, from one remote address
     login_timeout                from the connect to a successful login
@@ -444,7 +447,8 @@ class Limits(Table, frozen=True, kw_only=True):
     login_failures_forgotten_after   a failure that is older counts for nothing
     login_failures_kept_max      pairs of user and address whose failures are remembered
     frame_timeout                from a frame's first byte to its last
-    write_timeout                without the peer taking a byte of an answer
+    write_timeout                the window in which a client has to read what is sent to it
+    read_rate_min                bytes a second that it has to take on average in that window
     request_timeout              for the answer of another shard
     consumers_per_partition_max  stored offsets of one partition, groups included
     partitions_total_max         partitions of the whole broker (slots of the board)
@@ -456,6 +460,7 @@ class Limits(Table, frozen=True, kw_only=True):
     frame_size_max_before_login: Size = 8 * KIB
     response_size_max: Size = 128 * MIB
     copied_size_max: Size = 64 * MIB
+    share_weight: U32 = 1
     connections_max: U32 = 10_000
     connections_per_address_max: U32 = 5_000
     login_timeout: Duration = 30 * SECOND
@@ -467,6 +472,7 @@ class Limits(Table, frozen=True, kw_only=True):
     login_failures_kept_max: U32 = 10_000
     frame_timeout: Duration = 60 * SECOND
     write_timeout: Duration = 60 * SECOND
+    read_rate_min: Size = 8 * KIB
     request_timeout: Duration = 2 * SECOND
     consumers_per_partition_max: U32 = 10_000
     partitions_total_max: U32 = 16_777_216

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import InvalidCommand, Unauthenticated
 from borzoi.protocol.frame import OK, encode_request, encode_response
+from borzoi.protocol.send_target import HEAD_SIZE_MAX
 from borzoi.router.arena import Arena, create_arena
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import KIB, MIB, MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
 from borzoi.shards import connection
 from borzoi.shards.admission import ConnectionLimits
-from borzoi.shards.connection import REQUESTS_PER_TURN_MAX, Connection
+from borzoi.shards.connection import REQUESTS_PER_TURN_MAX, SEND_HEAD_SIZE, Connection
 from borzoi.shards.pieces import PIECE_SIZE
 from tests.shards.hand_loop import HandLoop
 
@@ -37,6 +38,7 @@ LIMITS: Final = ConnectionLimits(
     login_timeout_s=10.0,
     frame_timeout_s=20.0,
     write_timeout_s=30.0,
+    read_rate_min=100,
 )
 PING: Final = encode_request(Code.PING)
 REFUSED: Final = encode_response(InvalidCommand.status)
@@ -156,6 +158,9 @@ class ScriptedSession:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.is_authenticated = True
+        self.taker = "user 1"
+        self.refused_status = 0
+        self.heads: list[bytes] = []
         self.later: Callable[[], bool] = lambda: False
         self.answer: Callable[[int], list[bytes | memoryview]] = lambda _code: [OK]
         self.close_after = False
@@ -176,6 +181,11 @@ class ScriptedSession:
         self.waiting = code, payload, copied
         if not self.later():
             self.finish()
+
+    def refusal_of_send(self, head: memoryview) -> int:
+        assert len(head) >= HEAD_SIZE_MAX, "enough to tell where it is to go"
+        self.heads.append(bytes(head[:HEAD_SIZE_MAX]))
+        return self.refused_status
 
     def finish(self) -> None:
         """Answer what is in work."""
@@ -672,6 +682,19 @@ def test_a_large_answer_waits_for_a_peer_that_does_not_read(bench: Bench) -> Non
     assert bench.transport.sent == OK + body
 
 
+def test_a_large_answer_keeps_no_receive_block(bench: Bench) -> None:
+    """Else a thousand clients that read slowly would keep a thousand of them."""
+    bench.session.answer = lambda _code: [OK, memoryview(bytes(8 * PIECE_SIZE))]
+    bench.transport.peer_reads = False
+    in_use = bench.pool.in_use_bytes
+    request = encode_request(Code.GET_ME, bytes(LIMITS.control_frame_size_max - 8))
+    bench.deliver(request)
+    assert bench.transport.unsent
+    assert bench.pool.in_use_bytes == in_use
+    bench.transport.lose()
+    bench.loop.settle()
+
+
 def test_a_peer_that_leaves_in_the_middle_of_a_large_answer(bench: Bench) -> None:
     bench.session.answer = lambda _code: [OK, memoryview(bytes(8 * PIECE_SIZE))]
     bench.transport.peer_reads = False
@@ -700,6 +723,62 @@ def test_a_frame_waits_until_the_pool_has_room(bench: Bench) -> None:
     bench.deliver(rest)
     assert [begun.payload for begun in bench.session.begun] == [bytes(20 * KIB)]
     assert bench.transport.sent == OK
+
+
+def test_a_batch_that_cannot_be_appended_is_not_kept(bench: Bench) -> None:
+    bench.session.refused_status = InvalidCommand.status
+    payload = bytes(range(256)) * 80
+    in_use = bench.pool.in_use_bytes
+    frame = encode_request(Code.SEND_MESSAGES, payload)
+    rest = bench.transport.deliver(frame + PING)
+    assert rest
+    assert bench.pool.in_use_bytes == in_use
+    assert bench.transport.sent == b""
+    bench.deliver(rest)
+    assert bench.session.heads == [payload[:HEAD_SIZE_MAX]]
+    assert bench.transport.sent == REFUSED + OK
+    assert [begun.code for begun in bench.session.begun] == [Code.PING]
+
+
+def test_the_beginning_of_a_batch_is_waited_for_before_memory_is_taken(bench: Bench) -> None:
+    payload = bytes(range(256)) * 80
+    frame = encode_request(Code.SEND_MESSAGES, payload)
+    in_use = bench.pool.in_use_bytes
+    for byte in frame[: SEND_HEAD_SIZE - 1]:
+        bench.transport.deliver(bytes((byte,)))
+        assert bench.pool.in_use_bytes == in_use
+    assert bench.session.heads == []
+    bench.transport.deliver(frame[SEND_HEAD_SIZE - 1 : SEND_HEAD_SIZE])
+    assert bench.session.heads == [payload[:HEAD_SIZE_MAX]]
+    assert bench.pool.shares.held("user 1") == 32 * KIB
+    bench.deliver(frame[SEND_HEAD_SIZE:])
+    assert [begun.payload for begun in bench.session.begun] == [payload]
+    assert bench.pool.shares.held("user 1") == 0
+
+
+def test_a_user_that_holds_most_waits_while_others_send() -> None:
+    """All connections of the greedy one have begun a frame; the other one's goes through."""
+    with new_memory(BLOCK_SIZE + 512 * KIB) as memory:
+        frame = encode_request(Code.SEND_MESSAGES, bytes(30 * KIB))
+        greedy = [Bench(memory.pool, memory.receive).connect() for _ in range(64)]
+        for bench in greedy:
+            bench.transport.deliver(frame[: 8 * KIB])
+        waiting = [bench for bench in greedy if not bench.transport.reading]
+        assert waiting
+        other = Bench(memory.pool, memory.receive)
+        other.session.taker = "user 2"
+        other.connect().deliver(frame)
+        assert other.transport.sent == OK
+        for bench in greedy:
+            if bench.transport.reading:
+                bench.deliver(frame[8 * KIB :])
+        for bench in waiting:
+            bench.loop.settle()
+        assert any(bench.transport.reading for bench in waiting), "the room goes to the next"
+        for bench in greedy:
+            bench.transport.lose()
+            bench.loop.settle()
+        assert memory.pool.shares.taken == 0
 
 
 def test_room_in_pieces_does_not_make_the_loop_spin() -> None:
@@ -782,15 +861,22 @@ def test_a_request_in_work_is_no_unfinished_frame(bench: Bench) -> None:
     assert bench.overdue_after(LIMITS.frame_timeout_s * 2) is None
 
 
-def test_a_peer_must_read_but_may_be_slow(bench: Bench) -> None:
+def test_a_peer_may_be_slow_down_to_a_rate(bench: Bench) -> None:
+    """A byte now and then is not enough; the least rate is, window after window."""
+    window = LIMITS.write_timeout_s + 1
+    enough = round(LIMITS.read_rate_min * window)
     bench.transport.peer_reads = False
     bench.session.answer = lambda _code: [bytes(4 * HIGH_WATER)]
     bench.transport.deliver(PING)
     for _ in range(5):
-        assert bench.overdue_after(LIMITS.write_timeout_s * 0.9) is None
-        bench.transport.take(1)
-    assert bench.overdue_after(LIMITS.write_timeout_s * 0.9) is None
-    assert bench.overdue_after(LIMITS.write_timeout_s + 0.5) == "does not read its answers"
+        assert bench.overdue_after(window / 2) is None
+        bench.transport.take(enough)
+        assert bench.overdue_after(window / 2) is None
+    bench.transport.take(enough - 1)
+    assert bench.overdue_after(window) == (
+        f"took {enough - 1} bytes of its answers in {window:.0f} s, "
+        f"less than {LIMITS.read_rate_min} a second"
+    )
     assert bench.transport.aborted
 
 
