@@ -25,10 +25,10 @@ class RequestKind(IntEnum):
     """What is asked of a peer, with the meaning of its arguments."""
 
     APPEND = 1  # batch at position/length; first = message count; option = RESUBMITTED or 0
-    # first = value, second = count | consumer << 32,
+    # first = value, second = count | consumer << 32, third = user,
     # option = strategy | consumer kind << 8 | auto-commit << 16
     RESOLVE_POLL = 2
-    STORE_OFFSET = 3  # first = offset, second = consumer, option = consumer kind
+    STORE_OFFSET = 3  # first = offset, second = consumer, third = user, option = consumer kind
     GET_OFFSET = 4  # second = consumer, option = consumer kind
     DELETE_OFFSET = 5  # second = consumer, option = consumer kind
     FLUSH = 6  # option = 1 asks for fdatasync as well
@@ -150,8 +150,8 @@ def poll_option(poll: Poll) -> int:
     return poll.strategy | poll.consumer_kind << 8 | poll.auto_commit << 16
 
 
-def poll_of(request: Request) -> Poll:
-    """The poll that a RESOLVE_POLL means."""
+def poll_of(request: Request, user: int) -> Poll:
+    """The poll that a RESOLVE_POLL or GROUP_POLL means."""
     option, who = request.option, request.second
     return Poll(
         strategy=option & 0xFF,
@@ -160,4 +160,5 @@ def poll_of(request: Request) -> Poll:
         consumer_kind=option >> 8 & 0xFF,
         consumer=who >> 32,
         auto_commit=bool(option >> 16 & 1),
+        user=user,
     )

@@ -100,22 +100,26 @@ class Owners:
             option=poll_option(poll),
             namespace=target.namespace,
             birth=target.birth,
+            position=poll.user,
             first=poll.value,
             second=poll.count_max | poll.consumer << 32,
             rule=rule_of_poll(poll),
         )
 
-    async def store_offset(self, target: Target, kind: int, consumer: int, offset: int) -> None:
-        """Commit an offset."""
+    async def store_offset(
+        self, target: Target, kind: int, consumer: int, offset: int, user: int
+    ) -> None:
+        """Commit an offset, in the name of a user."""
         owner = self.owner(target)
 
         def start(done: Done) -> None:
             if owner == self.shard:
-                self._partitions.store_offset(target, kind, consumer, offset, done)
+                self._partitions.store_offset(target, kind, consumer, offset, user, done)
             else:
                 self._peers.ask(
                     owner, RequestKind.STORE_OFFSET, done, option=kind,
-                    namespace=target.namespace, birth=target.birth, first=offset, second=consumer,
+                    namespace=target.namespace, birth=target.birth, position=user,
+                    first=offset, second=consumer,
                 )  # fmt: skip
 
         await asked(start)
@@ -276,9 +280,11 @@ class Owners:
         partitions = self._partitions
         match request.kind:
             case RequestKind.RESOLVE_POLL:
-                partitions.resolve_poll(target, poll_of(request), done)
+                partitions.resolve_poll(target, poll_of(request, request.position), done)
             case RequestKind.STORE_OFFSET:
-                partitions.store_offset(target, request.option, request.second, request.first, done)
+                partitions.store_offset(
+                    target, request.option, request.second, request.first, request.position, done
+                )
             case RequestKind.GET_OFFSET:
                 partitions.get_offset(target, request.option, request.second, done)
             case RequestKind.DELETE_OFFSET:

@@ -65,6 +65,7 @@ class Partitions:
         warm_reads: WarmReads,
         *,
         consumers_max: int,
+        share_weight: int,
         response_size_max: int,
         deduplication: Deduplication | None = None,
         encryption: Encryption | None = None,
@@ -78,6 +79,7 @@ class Partitions:
         self._readers = readers
         self._warm_reads = warm_reads
         self._consumers_max = consumers_max
+        self._share_weight = share_weight
         self._response_size_max = response_size_max
         self._deduplication = deduplication
         self._encryption = encryption
@@ -190,7 +192,9 @@ class Partitions:
                 ),
             )
         except Packed as packed:
-            self._warm_reads.load(packed, loaded, lambda error: done(error.status, 0, 0, 0))
+            self._warm_reads.load(
+                packed, loaded, lambda error: done(error.status, 0, 0, 0), user=poll.user
+            )
             return
         except BrokerError as error:
             if heals_left == 0 or not self._readers.heal(target, again):
@@ -206,19 +210,18 @@ class Partitions:
                 if heals_left == 0 or not self._readers.heal(target, again):
                     done(error.status if error is not None else 0, 0, 0, current)
             elif poll.auto_commit and slices.message_count:
-                self._commit_poll(partition, kind, poll.consumer, slices, current, done)
+                self._commit_poll(partition, poll, slices, current, done)
             else:
                 done(0, slices.first_offset, slices.message_count, current)
 
         self._warm_reads.read(
-            reader, published, start, poll.count_max, self._response_size_max, read
+            reader, published, start, poll.count_max, self._response_size_max, read, user=poll.user
         )
 
     def _commit_poll(
         self,
         partition: OwnedPartition,
-        kind: ConsumerKind,
-        consumer: int,
+        poll: Poll,
         slices: Slices,
         current: int,
         done: Done,
@@ -229,7 +232,10 @@ class Partitions:
             done(PartitionNotFound.status, 0, 0, 0)
             return
         try:
-            partition.offsets.store(kind, consumer, slices.first_offset + found - 1)
+            last = slices.first_offset + found - 1
+            partition.offsets.store(
+                ConsumerKind(poll.consumer_kind), poll.consumer, last, poll.user
+            )
         except BrokerError as error:
             done(error.status, 0, 0, 0)
             return
@@ -239,15 +245,15 @@ class Partitions:
         self._commit.touch(partition)
 
     def store_offset(
-        self, target: Target, kind: int, consumer: int, offset: int, done: Done
+        self, target: Target, kind: int, consumer: int, offset: int, user: int, done: Done
     ) -> None:
-        """Set the committed offset of a consumer; backwards is allowed."""
+        """Set the committed offset of a consumer, for a user; backwards is allowed."""
         try:
             partition = self.find(target)
             end = self.visible_end(partition)
             if offset >= end:
                 raise InvalidOffset(f"offset {offset} of {target}, whose next offset is {end}")
-            partition.offsets.store(ConsumerKind(kind), consumer, offset)
+            partition.offsets.store(ConsumerKind(kind), consumer, offset, user)
         except BrokerError as error:
             done(error.status, 0, 0, 0)
             return
@@ -332,7 +338,9 @@ class Partitions:
             random_bytes=RANDOM_IDS,
             cipher=cipher_of(self._encryption, target.namespace, target.birth),
         )
-        offsets = ConsumerOffsets(directory, self._files, self._open_files, self._consumers_max)
+        offsets = ConsumerOffsets(
+            directory, self._files, self._open_files, self._consumers_max, self._share_weight
+        )
         self.adopt(target, log, offsets)
         return self._owned[target.namespace]
 

@@ -1,10 +1,13 @@
-"""A poll as it travels from a session to whoever decides it."""
+"""A poll as it travels from a session to the shard that decides it."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+UNKNOWN_USER: Final = 0xFFFF_FFFF
+"""The user of a group's poll, where another shard asks: the words of a ring have no room for it."""
 
 
 class Poll(NamedTuple):
-    """What is wanted of a partition, and for whom."""
+    """What is wanted of a partition, for which consumer, and by which user."""
 
     strategy: int
     value: int
@@ -12,3 +15,4 @@ class Poll(NamedTuple):
     consumer_kind: int
     consumer: int
     auto_commit: bool
+    user: int

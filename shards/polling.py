@@ -92,10 +92,10 @@ class Polling:
                         return
                 if strategy not in STRATEGIES:
                     raise InvalidCommand(f"there is no polling strategy {strategy}")
-                consumer_kind, consumer = route.consumer_kind, route.consumer
-                self._poll(
-                    route, Poll(strategy, value, count, consumer_kind, consumer, auto_commit != 0)
-                )
+                assert user is not None, "a place is known to a user only"
+                kind, consumer = route.consumer_kind, route.consumer
+                poll = Poll(strategy, value, count, kind, consumer, auto_commit != 0, user)
+                self._poll(route, poll)
                 return
         self._begin_unknown(payload)
 
@@ -132,6 +132,7 @@ class Polling:
             route.consumer_kind,
             route.consumer,
             command.auto_commit,
+            self._user,
         )
         self._poll(route, poll)
 

@@ -101,6 +101,7 @@ class Polls:
                     target, poll, polled, heals_left=heals_left, loads_left=loads_left - 1
                 ),
                 lambda error: polled(error.status, 0, None),
+                user=poll.user,
             )
             return
         except BrokerError as error:
@@ -114,7 +115,7 @@ class Polls:
             polled(0, current, None)
             return
 
-        self._read(target, published, start, poll.count_max, current, polled)
+        self._read(target, published, start, poll.count_max, current, polled, user=poll.user)
 
     def _read(
         self,
@@ -125,6 +126,7 @@ class Polls:
         current: int,
         polled: Polled,
         *,
+        user: int,
         whole: bool = False,
         heals_left: int = HEALS_MAX,
     ) -> None:
@@ -133,8 +135,10 @@ class Polls:
             if now.birth != target.birth:
                 polled(PartitionNotFound.status, 0, None)
             else:
-                left = heals_left - 1
-                self._read(target, now, start, count, current, polled, whole=whole, heals_left=left)
+                self._read(
+                    target, now, start, count, current, polled,
+                    user=user, whole=whole, heals_left=heals_left - 1,
+                )  # fmt: skip
 
         def read(slices: Slices | None, error: BrokerError | None) -> None:
             if error is None:
@@ -143,12 +147,14 @@ class Polls:
                 polled(error.status, current, None)
 
         reader, bytes_max = self._readers.reader(target), self._response_size_max
-        self._warm_reads.read(reader, published, start, count, bytes_max, read, whole=whole)
+        self._warm_reads.read(
+            reader, published, start, count, bytes_max, read, user=user, whole=whole
+        )
 
     def _ask_owner(self, target: Target, poll: Poll, polled: Polled) -> None:
-        self._owners.resolve_poll(target, poll, self.after_owner(target, polled))
+        self._owners.resolve_poll(target, poll, self.after_owner(target, poll.user, polled))
 
-    def after_owner(self, target: Target, polled: Polled) -> Done:
+    def after_owner(self, target: Target, user: int, polled: Polled) -> Done:
         """Reads what the owner of a partition has decided to return."""
 
         def resolved(status: int, start: int = 0, found: int = 0, current: int = 0) -> None:
@@ -162,6 +168,6 @@ class Polls:
                 return
 
             # What was committed has to be sent, all of it.
-            self._read(target, published, start, found, current, polled, whole=True)
+            self._read(target, published, start, found, current, polled, user=user, whole=True)
 
         return resolved

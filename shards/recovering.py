@@ -55,6 +55,7 @@ def recover_partitions(
     readers: Readers,
     clean: CleanStop | None,
     consumers_max: int,
+    share_weight: int,
     encryption: Encryption | None = None,
 ) -> Recovery:
     """Open every partition of ours that has a directory, and publish it."""
@@ -124,7 +125,12 @@ def recover_partitions(
             written = log.written
             offset_max = written.next_offset - 1 if written.next_offset else None
             offsets = ConsumerOffsets.load(
-                found.path, files, offset_max, open_files=open_files, consumers_max=consumers_max
+                found.path,
+                files,
+                offset_max,
+                open_files=open_files,
+                consumers_max=consumers_max,
+                share_weight=share_weight,
             )
         except OSError as error:
             # The disk cannot be read here: that is no torn tail, nothing may be cut.

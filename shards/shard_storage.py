@@ -80,7 +80,7 @@ class ShardStorage:
         if spec.encryption_key:
             key = EncryptionKey(spec.encryption_key)
             self.encryption = Encryption(key, encrypts=system.encryption.enabled)
-        copy_memory = CopyMemory(config.limits.copied_size_max)
+        copy_memory = CopyMemory(config.limits.copied_size_max, config.limits.share_weight)
         self.readers = Readers(
             memory.board,
             self.layout,
@@ -111,6 +111,7 @@ class ShardStorage:
             self.readers,
             self.warm_reads,
             consumers_max=config.limits.consumers_per_partition_max,
+            share_weight=config.limits.share_weight,
             response_size_max=config.limits.response_size_max,
             deduplication=self.deduplication,
             encryption=self.encryption,
@@ -155,6 +156,7 @@ class ShardStorage:
                 self.readers,
                 self._clean_stop(),
                 self._config.limits.consumers_per_partition_max,
+                self._config.limits.share_weight,
                 self.encryption,
             )
         except MetadataIsBehind as error:

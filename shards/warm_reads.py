@@ -7,18 +7,18 @@ is encrypted is decrypted by a thread as well, if it is more than a little, and 
 compressed segments are read and decompressed by one.
 
 Both are copies, which take memory until they are sent; a read for which there is none left waits
-in the order of arrival until others have been sent.
+until others have been sent. It is shared by user: the one that holds least is next.
 """
 
 import asyncio
 import logging
 import os
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import BrokerError, CannotDecryptData, CannotReadFile
+from borzoi.shares import Line, user_taker
 from borzoi.storage.compressed_file import Replaced
 from borzoi.storage.copy_memory import Copy, CopyMemory
 from borzoi.storage.decryption import Decryption, Plain
@@ -50,6 +50,17 @@ class Wanted(NamedTuple):
     count_max: int
     bytes_max: int
     whole: bool
+    taker: str
+
+
+class Waiting:
+    """Work that waits for memory."""
+
+    __slots__ = ("size", "start")
+
+    def __init__(self, size: int, start: Callable[[], object]) -> None:
+        self.size = size
+        self.start = start
 
 
 class WarmReads:
@@ -67,7 +78,8 @@ class WarmReads:
         self._files = files
         self._memory = memory
         # At most one for each connection of this shard, and for each poll of a peer.
-        self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
+        self._waiting: Line[Waiting] = Line(memory.shares)
+        self._will_look = False
 
     def read(
         self,
@@ -78,26 +90,30 @@ class WarmReads:
         bytes_max: int,
         ended: Read,
         *,
+        user: int,
         whole: bool = False,
     ) -> None:
-        """Read as `PartitionReader.read` does; `ended` is called at once if nothing is cold."""
+        """Read as `PartitionReader.read` does, for a user; `ended` is called at once if nothing is
+        cold."""
+        taker = self._memory.reading_for = user_taker(user)
         try:
             slices = reader.read(
                 published, first_offset, count, bytes_max, may_wait=False, whole=whole
             )
         except (Cold, Packed) as missing:
             reader.cold_count += 1
-            wanted = Wanted(reader, published, first_offset, count, bytes_max, whole)
+            wanted = Wanted(reader, published, first_offset, count, bytes_max, whole, taker)
             self._fetch_for(wanted, missing, ended, WARM_TRIES_MAX)
         except Encrypted as encrypted:
-            self._decrypt(reader, encrypted.work, ended)
+            self._decrypt(reader, encrypted.work, ended, taker)
         except BrokerError as error:
             ended(None, error)
         else:
             ended(slices, None)
 
     def _attempt(self, wanted: Wanted, ended: Read, tries_left: int) -> None:
-        reader, published, first_offset, count, bytes_max, whole = wanted
+        reader, published, first_offset, count, bytes_max, whole, taker = wanted
+        self._memory.reading_for = taker
         may_wait = tries_left == 0
         try:
             slices = reader.read(
@@ -106,7 +122,7 @@ class WarmReads:
         except (Cold, Packed) as missing:
             self._fetch_for(wanted, missing, ended, tries_left)
         except Encrypted as encrypted:
-            self._decrypt(reader, encrypted.work, ended)
+            self._decrypt(reader, encrypted.work, ended, taker)
         except BrokerError as error:
             ended(None, error)
         else:
@@ -121,15 +137,29 @@ class WarmReads:
         if isinstance(missing, Cold):
             self._fetch(missing.range, again, ended)
         else:
-            self.load(missing, again, lambda error: ended(None, error))
+            self._load(missing, again, lambda error: ended(None, error), wanted.taker)
 
     def load(
-        self, packed: Packed, again: Callable[[], None], failed: Callable[[BrokerError], None]
+        self,
+        packed: Packed,
+        again: Callable[[], None],
+        failed: Callable[[BrokerError], None],
+        *,
+        user: int,
     ) -> None:
         """Decompress what a read needs, when there is memory for it, then call `again`."""
+        self._load(packed, again, failed, user_taker(user))
 
+    def _load(
+        self,
+        packed: Packed,
+        again: Callable[[], None],
+        failed: Callable[[BrokerError], None],
+        taker: str,
+    ) -> None:
         def loaded(error: BrokerError | None) -> None:
-            self._memory.release(packed.size_max)
+            self._memory.release(packed.size_max, taker)
+            self._memory.reading_for = taker
             if error is not None:
                 failed(error)
                 return
@@ -150,26 +180,52 @@ class WarmReads:
                 error = CannotReadFile(f"{packed}: {problem}")
             self._loop.call_soon_threadsafe(loaded, error)
 
-        self._when_there_is_room(packed.size_max, lambda: self._disk.submit(run))
+        self._when_there_is_room(packed.size_max, taker, lambda: self._disk.submit(run))
 
-    def _when_there_is_room(self, size: int, start: Callable[[], object]) -> None:
+    def _when_there_is_room(self, size: int, taker: str, start: Callable[[], object]) -> None:
+        self._memory.reading_for = taker
         if not self._waiting and self._memory.reserve(size):
             start()
             return
-        if not self._waiting:
+        waiting = Waiting(size, start)
+        self._waiting.add(taker, waiting)
+        self._start_what_fits()
+        if self._waiting:
+            self._memory.shares.note_wait(taker, size)
+            self._look_again_soon()
+
+    def _look_again_soon(self) -> None:
+        if not self._will_look:
+            self._will_look = True
             self._loop.call_later(ROOM_INTERVAL_S, self._look_for_room)
-        self._waiting.append((size, start))
 
     def _look_for_room(self) -> None:
-        while self._waiting and self._memory.reserve(self._waiting[0][0]):
-            self._waiting.popleft()[1]()
+        self._will_look = False
+        self._start_what_fits()
         if self._waiting:
-            self._loop.call_later(ROOM_INTERVAL_S, self._look_for_room)
+            self._look_again_soon()
 
-    def _decrypt(self, reader: PartitionReader, work: Decryption, ended: Read) -> None:
+    def _start_what_fits(self) -> None:
+        while (found := self._next_that_fits()) is not None:
+            taker, waiting = found
+            self._waiting.remove(taker, waiting)
+            waiting.start()
+
+    def _next_that_fits(self) -> tuple[str, Waiting] | None:
+        """The first for which there is memory, which is reserved then."""
+        for taker, waiting in self._waiting.heads():
+            self._memory.reading_for = taker
+            if self._memory.reserve(waiting.size):
+                return taker, waiting
+            if self._memory.is_full(waiting.size):
+                return None  # Smaller reads of those that hold more do not come first.
+        return None
+
+    def _decrypt(self, reader: PartitionReader, work: Decryption, ended: Read, taker: str) -> None:
         def finish(copy: Copy, outcome: Plain | BrokerError) -> None:
+            self._memory.release(work.size, taker)
+            self._memory.reading_for = taker
             self._memory.hold(copy)
-            self._memory.release(work.size)
             try:
                 slices = reader.decrypted(work, outcome)
             except BrokerError as error:
@@ -188,7 +244,7 @@ class WarmReads:
                 outcome = CannotDecryptData(str(error))
             self._loop.call_soon_threadsafe(finish, copy, outcome)
 
-        self._when_there_is_room(work.size, lambda: self._disk.submit(run))
+        self._when_there_is_room(work.size, taker, lambda: self._disk.submit(run))
 
     def _fetch(self, cold: ColdRange, again: Callable[[], None], ended: Read) -> None:
         def run() -> None:

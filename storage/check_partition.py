@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Final
 
 from borzoi.protocol.identifiers import U32_MAX, ConsumerKind
 from borzoi.storage.birth import BirthDamaged, birth_path, encoded_birth, mend_birth, read_birth
@@ -30,11 +29,13 @@ from borzoi.storage.layout import (
     BIRTH_FILE,
     INDEX_SUFFIX,
     OFFSET_DIRECTORIES,
+    OFFSETS_DIRECTORY,
     RECOVERY_POINT_FILE,
     is_number,
     is_segment_name,
     is_temporary,
 )
+from borzoi.storage.offset_room import notes_path, read_notes
 from borzoi.storage.offsets import OFFSET, offsets_digest
 from borzoi.storage.recovery import later_point
 from borzoi.storage.recovery_point import (
@@ -42,8 +43,6 @@ from borzoi.storage.recovery_point import (
     read_any_recovery_point,
     recovery_point_path,
 )
-
-OFFSETS_DIRECTORY: Final = "offsets"
 
 
 def check_partition(
@@ -211,6 +210,15 @@ def _check_offsets(
                 findings.note(
                     path, f"offset {value} is beyond the end: the next start brings it back"
                 )
+    notes = notes_path(directory)
+    if os.path.isdir(notes):
+        findings.damaged(notes, "is no file: no new consumer gets an offset")
+    else:
+        _, damaged = read_notes(files.read_whole(notes) or b"")
+        if damaged:
+            # They are not synced: only a clean stop says that they were whole.
+            tell = findings.note if clean is None else findings.damaged
+            tell(notes, f"{damaged} notes on who made an offset are no use; the user is unknown")
     if clean is not None and offsets_digest(values) != clean.offsets_digest:
         findings.damaged(
             os.path.join(directory, OFFSETS_DIRECTORY),

@@ -14,7 +14,7 @@
             recovery-point                     durable up to here
             <20 digits>.log  <20 digits>.index named by the first offset inside
             <20 digits>.log.<codec>            in the place of a sealed .log: compressed
-            offsets/consumers/<id>  offsets/groups/<id>
+            offsets/consumers/<id>  offsets/groups/<id>  offsets/users
 
 Only numbers reach a path, never names that users choose. Nothing here keeps state.
 """
@@ -34,9 +34,10 @@ COMPRESSED: Final = (Codec.GZIP, Codec.LZ4, Codec.ZSTD)
 SEGMENT_DIGITS: Final = 20
 BIRTH_FILE: Final = "birth"
 RECOVERY_POINT_FILE: Final = "recovery-point"
+OFFSETS_DIRECTORY: Final = "offsets"
 OFFSET_DIRECTORIES: Final = {
-    ConsumerKind.CONSUMER: os.path.join("offsets", "consumers"),
-    ConsumerKind.GROUP: os.path.join("offsets", "groups"),
+    ConsumerKind.CONSUMER: os.path.join(OFFSETS_DIRECTORY, "consumers"),
+    ConsumerKind.GROUP: os.path.join(OFFSETS_DIRECTORY, "groups"),
 }
 CLEAN_STOP_PREFIX: Final = "clean-stop."
 LAST_STOP_PREFIX: Final = "last-stop."

@@ -12,6 +12,7 @@ Always: a value that is not dirty equals its file; a failed write() takes its co
 import os
 import struct
 from collections.abc import Container, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 import xxhash
@@ -24,6 +25,7 @@ from borzoi.protocol.errors import (
 from borzoi.protocol.identifiers import U32_MAX, ConsumerKind
 from borzoi.storage.files import Files
 from borzoi.storage.layout import OFFSET_DIRECTORIES, is_number
+from borzoi.storage.offset_room import OffsetRoom
 from borzoi.storage.open_files import OpenFiles
 
 OFFSET: Final = struct.Struct("<Q")
@@ -68,13 +70,15 @@ class ConsumerOffsets:
         files: Files,
         open_files: OpenFiles,
         consumers_max: int,
+        share_weight: int = 1,
     ) -> None:
-        """`consumers_max` counts both kinds together."""
+        """`consumers_max` and `share_weight`: see offset_room.py."""
         self.report: list[str] = []
         self._directory = directory
         self._files = files
         self._open = open_files.scope()
-        self._consumers_max = consumers_max
+        self._new_room = partial(OffsetRoom, directory, files, consumers_max, share_weight)
+        self._room: OffsetRoom | None = None  # until there is a consumer: most have none
         self._offsets: dict[tuple[ConsumerKind, int], int] = {}
         self._before_commit: dict[tuple[ConsumerKind, int], int | None] = {}  # the dirty ones
         self._unsynced: set[tuple[ConsumerKind, int]] = set()
@@ -93,6 +97,7 @@ class ConsumerOffsets:
         *,
         open_files: OpenFiles,
         consumers_max: int,
+        share_weight: int = 1,
     ) -> "ConsumerOffsets":
         """Read all offset files. `offset_max` is the last offset there is, None if there is none.
 
@@ -100,27 +105,35 @@ class ConsumerOffsets:
         or else messages written from now on would be skipped. Odd files are left alone and
         reported.
         """
-        offsets = cls(directory, files, open_files, consumers_max)
+        offsets = cls(directory, files, open_files, consumers_max, share_weight)
         for kind in OFFSET_DIRECTORIES:
             offsets._load_kind(kind, offset_max)
-        if len(offsets) > consumers_max:
-            offsets.report.append(
-                f"{directory}: {len(offsets)} consumers have offsets, more than the limit of "
-                f"{consumers_max}; new ones are refused"
-            )
+            count = sum(kind is of_kind for of_kind, _ in offsets._offsets)
+            if count > consumers_max:
+                offsets.report.append(
+                    f"{directory}: {count} {kind.name.lower()}s have offsets, more than the limit "
+                    f"of {consumers_max}; new ones are refused"
+                )
+        if offsets._offsets:
+            offsets.room.load(offsets._offsets)
         offsets.write()
         return offsets
+
+    @property
+    def room(self) -> OffsetRoom:
+        """Who has made the offsets, and whether there may be more."""
+        if self._room is None:
+            self._room = self._new_room()
+        return self._room
 
     def get(self, kind: ConsumerKind, id: int) -> int | None:
         return self._offsets.get((kind, id))
 
-    def store(self, kind: ConsumerKind, id: int, offset: int) -> None:
-        """Commit in memory; only write() makes it count."""
+    def store(self, kind: ConsumerKind, id: int, offset: int, user: int = 0) -> None:
+        """Commit in memory, for a user; only write() makes it count."""
         consumer = kind, id
-        if consumer not in self._offsets and len(self._offsets) >= self._consumers_max:
-            raise CannotOpenConsumerOffsetsFile(
-                f"{self._directory}: {self._consumers_max} consumers have offsets here already"
-            )
+        if consumer not in self._offsets:
+            self.room.admit(kind, id, user)
         self._before_commit.setdefault(consumer, self._offsets.get(consumer))
         self._offsets[consumer] = offset
 
@@ -129,15 +142,17 @@ class ConsumerOffsets:
 
         If one cannot be written, it and those behind it are taken back.
         """
-        while self._before_commit:
-            consumer = next(iter(self._before_commit))
-            try:
+        try:
+            if self._room is not None:
+                self._room.write()
+            while self._before_commit:
+                consumer = next(iter(self._before_commit))
                 self._write_one(consumer)
-            except OSError as error:
-                self._take_back()
-                raise CannotOpenConsumerOffsetsFile(f"{self._directory}: {error}") from error
-            del self._before_commit[consumer]
-            self._unsynced.add(consumer)
+                del self._before_commit[consumer]
+                self._unsynced.add(consumer)
+        except OSError as error:
+            self._take_back()
+            raise CannotOpenConsumerOffsetsFile(f"{self._directory}: {error}") from error
 
     def delete(self, kind: ConsumerKind, id: int) -> bool:
         """Forget a consumer, on disk as well; False when there was nothing to forget."""
@@ -146,6 +161,7 @@ class ConsumerOffsets:
             return False
         self._unlink(consumer)
         del self._offsets[consumer]
+        self.room.forget(kind, id)
         self._before_commit.pop(consumer, None)
         self._unsynced.discard(consumer)
         self._unsynced_names.add(kind)
@@ -251,6 +267,7 @@ class ConsumerOffsets:
         for consumer, before in self._before_commit.items():
             if before is None:
                 del self._offsets[consumer]
+                self.room.forget(*consumer)
             else:
                 self._offsets[consumer] = before
         self._before_commit.clear()

@@ -450,7 +450,7 @@ class Limits(Table, frozen=True, kw_only=True):
     write_timeout                the window in which a client has to read what is sent to it
     read_rate_min                bytes a second that it has to take on average in that window
     request_timeout              for the answer of another shard
-    consumers_per_partition_max  stored offsets of one partition, groups included
+    consumers_per_partition_max  stored offsets of one partition; as many again of groups
     partitions_total_max         partitions of the whole broker (slots of the board)
     heartbeat_timeout            after which a silent worker is taken for stalled
     """

@@ -10,7 +10,7 @@ from borzoi.shards.groups.claims import Claims
 from borzoi.shards.groups.cursor import Claim, Watch
 from borzoi.shards.owners import Owners, rule_of_poll
 from borzoi.shards.peers import DeathRule, Peers
-from borzoi.shards.poll import Poll
+from borzoi.shards.poll import UNKNOWN_USER, Poll
 from borzoi.shards.target import Target
 
 
@@ -98,7 +98,7 @@ class ClaimOwners:
         claims = self._claims
         match request.kind:
             case RequestKind.GROUP_POLL:
-                poll = poll_of(request)
+                poll = poll_of(request, UNKNOWN_USER)
                 claim = Claim(poll.consumer, request.length, request.position)
                 claims.poll(target, poll, claim, done)
             case RequestKind.GROUP_STORE:

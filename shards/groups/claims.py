@@ -15,7 +15,7 @@ from borzoi.shards.groups.cursor import Claim, Cursor, Watch
 from borzoi.shards.metadata_service import MetadataService
 from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.partitions import Partitions
-from borzoi.shards.poll import Poll
+from borzoi.shards.poll import UNKNOWN_USER, Poll
 from borzoi.shards.target import Target
 
 GROUP = ConsumerKind.GROUP
@@ -116,7 +116,9 @@ class Claims:
                 cursor.committed(offset)
             done(status, 0, 0, 0)
 
-        self._partitions.store_offset(partition.target, GROUP, claim.group_id, offset, stored)
+        self._partitions.store_offset(
+            partition.target, GROUP, claim.group_id, offset, UNKNOWN_USER, stored
+        )
 
     def _cursor(self, partition: OwnedPartition, claim: Claim) -> Cursor:
         """The cursor of a group that exists."""

@@ -26,6 +26,10 @@ NOTHING: Final = poll_answer(0, 0, None)
 class Poller(Member, Protocol):
     """What a poll needs of its session."""
 
+    @property
+    def user(self) -> int:
+        """The user that is logged in."""
+
     def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:
         """Answer with messages, or with none: `size` bytes."""
 
@@ -67,6 +71,7 @@ def _poll(
         ConsumerKind.GROUP,
         share.assignment.group.group_id,
         command.auto_commit,
+        poller.user,
     )
 
     def polled(status: int, current: int, slices: Slices | None) -> None:
@@ -79,5 +84,5 @@ def _poll(
             poller.fail_with(status)
 
     services.groups.owners.poll(
-        target, poll, share.claim(holding), services.polls.after_owner(target, polled)
+        target, poll, share.claim(holding), services.polls.after_owner(target, poll.user, polled)
     )

@@ -58,7 +58,9 @@ async def store_consumer_offset(
         await services.groups.owners.store_offset(target, claim, command.offset)
         return
     target, consumer = _own_partition(services, caller, Code.STORE_CONSUMER_OFFSET, command)
-    await services.owners.store_offset(target, command.consumer.kind, consumer, command.offset)
+    await services.owners.store_offset(
+        target, command.consumer.kind, consumer, command.offset, caller.user
+    )
 
 
 async def delete_consumer_offset(

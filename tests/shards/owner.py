@@ -115,6 +115,7 @@ class Owner:
             self.readers,
             WarmReads(self.loop.as_loop, self.disk, self.files, self.copy_memory),
             consumers_max=CONSUMERS_MAX,
+            share_weight=1,
             response_size_max=RESPONSE_SIZE_MAX,
             deduplication=self.deduplication,
             encryption=self.encryption,
@@ -153,6 +154,7 @@ class Owner:
             log.written.next_offset - 1 if log.written.next_offset else None,
             open_files=self.open_files,
             consumers_max=CONSUMERS_MAX,
+            share_weight=1,
         )
         self.partitions.adopt(TARGET, log, offsets)
 

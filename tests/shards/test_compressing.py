@@ -428,6 +428,7 @@ def test_reads_wait_for_memory_and_are_served_in_turn(packer: Packer) -> None:
     owner = packer.owner
     memory = owner.copy_memory
     reads = WarmReads(owner.loop.as_loop, owner.disk, owner.files, memory)
+    memory.reading_for = "user 2"
     others = memory.take(COPIED_SIZE_MAX - 1000)
     served: list[tuple[int, list[bytes]]] = []
 
@@ -437,7 +438,7 @@ def test_reads_wait_for_memory_and_are_served_in_turn(packer: Packer) -> None:
             served.append((number, [bytes(view) for view in slices.views]))
 
         reader = owner.readers.reader(TARGET)
-        reads.read(reader, owner.published, number * 2, 2, RESPONSE_SIZE_MAX, ended)
+        reads.read(reader, owner.published, number * 2, 2, RESPONSE_SIZE_MAX, ended, user=1)
 
     for number in range(3):
         read(number)
@@ -450,4 +451,5 @@ def test_reads_wait_for_memory_and_are_served_in_turn(packer: Packer) -> None:
     assert [number for number, _ in served] == [0, 1, 2]
     assert all(PAYLOADS[2 * number] in b"".join(views) for number, views in served)
     assert memory.size <= COPIED_SIZE_MAX
+    memory.reading_for = "user 2"
     assert memory.reserve(COPIED_SIZE_MAX // 2), "nothing stays reserved"

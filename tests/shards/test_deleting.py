@@ -132,7 +132,7 @@ def test_a_consumer_in_the_way_is_named_and_counted(
     owner: Owner, caplog: pytest.LogCaptureFixture
 ) -> None:
     statuses = Statuses()
-    owner.partitions.store_offset(TARGET, ConsumerKind.GROUP, 5, 2, statuses.done)
+    owner.partitions.store_offset(TARGET, ConsumerKind.GROUP, 5, 2, 0, statuses.done)
     owner.loop.settle()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

@@ -394,7 +394,7 @@ def test_a_poll_makes_the_owner_write_its_journal_first(new_owner: NewOwner) -> 
     owner.loop.settle()
     told: list[tuple[int, int, int, int]] = []
     owner.partitions.resolve_poll(
-        TARGET, Poll(3, 0, 10, 1, 1, False), lambda *results: told.append(results)
+        TARGET, Poll(3, 0, 10, 1, 1, False, 0), lambda *results: told.append(results)
     )
     assert told == [(0, 0, 2, 1)]
     assert owner.visible() == [b"a", b"b"]

@@ -21,7 +21,7 @@ def start_of(
     count: int = 3,
     committed: int | None = None,
 ) -> int | None:
-    poll = Poll(strategy, value, count, ConsumerKind.CONSUMER, 1, False)
+    poll = Poll(strategy, value, count, ConsumerKind.CONSUMER, 1, False, 0)
     # Times are offsets times ten here.
     return poll_start(poll, published, committed, lambda timestamp: min(10, -(-timestamp // 10)))
 
@@ -74,7 +74,7 @@ def test_the_current_offset_is_that_of_the_last_message() -> None:
 
 
 def test_a_poll_survives_the_ring() -> None:
-    poll = Poll(5, (1 << 64) - 1, (1 << 32) - 1, 2, (1 << 32) - 1, True)
+    poll = Poll(5, (1 << 64) - 1, (1 << 32) - 1, 2, (1 << 32) - 1, True, (1 << 32) - 1)
     request = Request(
         kind=RequestKind.RESOLVE_POLL,
         option=poll_option(poll),
@@ -82,9 +82,9 @@ def test_a_poll_survives_the_ring() -> None:
         request_id=1,
         namespace=0,
         birth=1,
-        position=0,
+        position=poll.user,
         length=0,
         first=poll.value,
         second=poll.count_max | poll.consumer << 32,
     )
-    assert poll_of(request) == poll
+    assert poll_of(request, request.position) == poll

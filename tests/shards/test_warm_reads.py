@@ -70,6 +70,7 @@ def test_cold_bytes_are_fetched_by_a_thread_and_then_served(stopped: Owner) -> N
         MESSAGES,
         1 << 30,
         lambda slices, error: found.append(slices or error),
+        user=1,
     )
     assert found == [], "nothing is answered before the thread has read"
     run_disk(stopped)
@@ -93,6 +94,7 @@ def test_warm_bytes_are_served_at_once(stopped: Owner) -> None:
         5,
         1 << 30,
         lambda slices, _error: found.append(slices),
+        user=1,
     )
     (slices,) = found
     assert slices is not None
@@ -118,6 +120,7 @@ def test_a_file_that_vanished_while_it_was_fetched_is_an_error_not_a_hang(stoppe
         MESSAGES,
         1 << 30,
         lambda _slices, error: found.append(error),
+        user=1,
     )
     stopped.log_file.unlink()
     for _ in range(20):
@@ -132,6 +135,7 @@ def test_decryption_waits_for_memory_and_gives_it_back(tmp_path: Path) -> None:
         owner.send(PAYLOAD)
     owner.loop.settle()
     memory = owner.copy_memory
+    memory.reading_for = "user 2"
     others = memory.take(COPIED_SIZE_MAX - 1000)
     found: list[Slices | BrokerError | None] = []
     reads = WarmReads(owner.loop.as_loop, owner.disk, owner.files, memory)
@@ -142,6 +146,7 @@ def test_decryption_waits_for_memory_and_gives_it_back(tmp_path: Path) -> None:
         MESSAGES,
         1 << 30,
         lambda slices, error: found.append(slices or error),
+        user=1,
     )
     owner.loop.advance(10 * ROOM_INTERVAL_S)
     assert found == []

@@ -91,7 +91,7 @@ def test_every_flipped_bit_after_a_clean_stop_is_found(tmp_path: Path) -> None:
     """In every file. A repair heals indexes and leaves the rest alone."""
     partition = stopped(tmp_path, with_point=True)
     whole = contents(partition)
-    assert len(whole) == 8
+    assert len(whole) == 9
     for name, data in whole.items():
         for _, flipped in flips(Path(name)):
             overwrite(Path(name), flipped)

@@ -1,6 +1,7 @@
 """Committed offsets: values, files, clamping, bounds, a failing disk."""
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.storage.files import Files
+from borzoi.storage.offset_room import NOTE, NOTES_PART, encode_note
 from borzoi.storage.offsets import ConsumerOffsets, forget_groups
 from borzoi.storage.open_files import OpenFiles
 from tests.storage.faults import ERRORS, FailingFiles
@@ -147,20 +149,89 @@ def test_lowest(tmp_path: Path) -> None:
     assert offsets.lowest() == (10, GROUP, 1)
 
 
-def test_consumers_are_bounded(tmp_path: Path) -> None:
+def test_groups_are_bounded_and_have_room_of_their_own(tmp_path: Path) -> None:
     offsets = load(tmp_path, consumers_max=3)
-    for id in range(2):
-        offsets.store(CONSUMER, id, 1)
-    offsets.store(GROUP, 0, 1)
-    with pytest.raises(CannotOpenConsumerOffsetsFile, match="3 consumers"):
-        offsets.store(GROUP, 1, 1)
+    offsets.store(CONSUMER, 0, 1)
+    for id in range(3):
+        offsets.store(GROUP, id, 1)
+    with pytest.raises(CannotOpenConsumerOffsetsFile, match="3 groups"):
+        offsets.store(GROUP, 3, 1)
     offsets.store(GROUP, 0, 2)
-    offsets.delete(CONSUMER, 0)
-    offsets.store(GROUP, 1, 1)
+    offsets.delete(GROUP, 0)
+    offsets.store(GROUP, 3, 1)
     offsets.write()
     lowered = load(tmp_path, consumers_max=2)
-    assert len(lowered) == 3
-    assert "limit" in lowered.report[0]
+    assert len(lowered) == 4
+    assert ["3 groups have offsets, more than the limit of 2" in line for line in lowered.report]
+
+
+def test_a_user_that_invents_consumers_leaves_room_to_the_others(tmp_path: Path) -> None:
+    """Half of the places are the most that one user gets, also after restarts."""
+    offsets = load(tmp_path, consumers_max=100)
+    for _ in range(3):
+        for id in range(200):
+            with suppress(CannotOpenConsumerOffsetsFile):
+                offsets.store(CONSUMER, id, 1, user=7)
+        offsets.write()
+        assert len(offsets) == 50
+        offsets = load(tmp_path, consumers_max=100)
+    with pytest.raises(CannotOpenConsumerOffsetsFile, match="user 7 has 50 offsets here, and 50"):
+        offsets.store(CONSUMER, 1000, 1, user=7)
+    for id in range(1000, 1025):
+        offsets.store(CONSUMER, id, 1, user=0)
+    with pytest.raises(CannotOpenConsumerOffsetsFile, match="user 0 has 25"):
+        offsets.store(CONSUMER, 2000, 1, user=0)
+    offsets.store(CONSUMER, 3, 2, user=0)
+    offsets.delete(CONSUMER, 3)
+    assert offsets.room.figures()[1:4] == (74, 49, 2)
+
+
+def test_who_made_an_offset_may_be_unknown(tmp_path: Path) -> None:
+    """Offsets of an older version, and notes that were cut short."""
+    offsets = load(tmp_path, consumers_max=100)
+    for id in range(10):
+        offsets.store(CONSUMER, id, 1, user=7)
+    offsets.write()
+    notes = tmp_path / "offsets" / "users"
+    data = notes.read_bytes()
+    assert len(data) == 10 * NOTE.size
+    notes.write_bytes(data[: 4 * NOTE.size + 3])
+    again = load(tmp_path, consumers_max=100)
+    assert again.room.figures()[1:4] == (10, 6, 2)
+    again.store(CONSUMER, 77, 1, user=8)
+    again.write()
+    assert notes.read_bytes()[4 * NOTE.size :] == encode_note(77, 8)
+    notes.unlink()
+    assert load(tmp_path, consumers_max=100).room.figures()[1:4] == (11, 11, 1)
+
+
+def test_the_notes_on_who_made_offsets_do_not_grow_for_ever(tmp_path: Path) -> None:
+    offsets = load(tmp_path, consumers_max=10)
+    offsets.store(CONSUMER, 1_000_000, 1, user=7)
+    for id in range(1000):
+        offsets.store(CONSUMER, id, 1, user=7)
+        offsets.write()
+        offsets.delete(CONSUMER, id)
+        size = (tmp_path / "offsets" / "users").stat().st_size
+        assert size <= NOTES_PART * 10 * NOTE.size
+    offsets.store(CONSUMER, 5, 1, user=8)
+    offsets.write()
+    again = load(tmp_path, consumers_max=10)
+    assert again.room.figures()[1:4] == (2, 1, 2)
+
+
+def test_a_note_that_cannot_be_written_takes_the_commit_back(tmp_path: Path) -> None:
+    (tmp_path / "offsets" / "users").mkdir(parents=True)
+    offsets = load(tmp_path)
+    offsets.store(CONSUMER, 1, 1, user=7)
+    with pytest.raises(CannotOpenConsumerOffsetsFile, match="users"):
+        offsets.write()
+    assert offsets.get(CONSUMER, 1) is None
+    assert offsets.room.figures()[1:4] == (0, 0, 0)
+    (tmp_path / "offsets" / "users").rmdir()
+    offsets.store(CONSUMER, 1, 1, user=7)
+    offsets.write()
+    assert load(tmp_path).get(CONSUMER, 1) == 1
 
 
 @pytest.mark.parametrize("fault", ERRORS)

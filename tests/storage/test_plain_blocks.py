@@ -45,11 +45,12 @@ def test_blocks_that_nobody_holds_make_room() -> None:
     held = memoryview(blocks.put(KEY, Copy(240)))
     blocks.put(BlockKey(0, 1), Copy(230))
     assert memory.size == 470
+    memory.reading_for = "user 1"
     assert memory.reserve(700), "the one that nobody holds goes"
     assert memory.size == 240
     assert blocks.get(BlockKey(0, 1)) is None
     assert blocks.get(KEY) is not None
-    memory.release(700)
+    memory.release(700, "user 1")
     assert not memory.reserve(800)
     del held
 

@@ -55,7 +55,7 @@ class Group:
     ) -> tuple[int, int, int, int]:
         """Status, first offset, message count, current offset."""
         answers = Answers()
-        poll = Poll(StrategyKind.NEXT, 0, count, ConsumerKind.GROUP, claim.group_id, commit)
+        poll = Poll(StrategyKind.NEXT, 0, count, ConsumerKind.GROUP, claim.group_id, commit, 0)
         self.claims.poll(TARGET, poll, claim, answers.done)
         self.owner.loop.settle()
         (answer,) = answers.told
@@ -143,7 +143,7 @@ def test_whoever_polls_with_a_newer_right_shuts_the_older_out(group: Group) -> N
 def test_a_deleted_group_gets_and_leaves_nothing(group: Group) -> None:
     group.poll(A, 3, commit=True)
     answers = Answers()
-    poll = Poll(StrategyKind.NEXT, 0, 1, ConsumerKind.GROUP, 0, True)
+    poll = Poll(StrategyKind.NEXT, 0, 1, ConsumerKind.GROUP, 0, True, 0)
     group.claims.poll(TARGET, poll, A, answers.done)
     group.metadata.delete_group()
     group.owner.partitions.apply_effects(Effects(7, groups_removed=[GROUP]))

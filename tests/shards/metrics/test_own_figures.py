@@ -52,7 +52,7 @@ def owner(tmp_path: Path) -> Iterator[Owner]:
 
 def commit(owner: Owner, kind: ConsumerKind, consumer: int, offset: int) -> None:
     statuses = Statuses()
-    owner.partitions.store_offset(TARGET, kind, consumer, offset, statuses.done)
+    owner.partitions.store_offset(TARGET, kind, consumer, offset, 0, statuses.done)
     owner.loop.settle()
     assert statuses == [0]
 
