@@ -94,8 +94,8 @@ class Wire(AbstractContextManager["Wire"]):
         self.send(encode_request(code, payload))
         return self.answer()
 
-    def log_in(self) -> "Wire":
-        answer = self.ask(LoginUser("iggy", "iggy", "0.10.0", ""))
+    def log_in(self, username: str = "iggy", password: str = "iggy") -> "Wire":
+        answer = self.ask(LoginUser(username, password, "0.10.0", ""))
         assert answer.status == 0, f"the login was answered with {answer.status}"
         return self
 

@@ -1,0 +1,102 @@
+"""What users of low privilege do to make others wait: each attack as something that lasts.
+
+Every attack is a context: on entry it is in full swing, on exit its connections are closed. The
+suite looks whether others are served meanwhile; `python -m tests.hostile.neighbours` measures how
+fast.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Event, Thread
+from typing import Final
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands import CreateUser, StoreConsumerOffset
+from borzoi.protocol.identifiers import Consumer, ConsumerKind
+from borzoi.protocol.permissions import GlobalPermissions, Permissions
+from tests.broker import BrokerProcess
+from tests.hostile.wire import ConnectionEnded, Wire, frame_of, poll_frame, send_frame
+
+PASSWORD: Final = "low-privilege"
+MAY_POLL: Final = Permissions(GlobalPermissions(poll_messages=True))
+MAY_SEND: Final = Permissions(GlobalPermissions(send_messages=True, poll_messages=True))
+HEAD_SIZE: Final = 4096
+PIPELINED: Final = 100
+SLOW_READ_SIZE: Final = 1024
+SLOW_READ_INTERVAL_S: Final = 0.5
+
+
+def make_user(root: Wire, name: str, permissions: Permissions) -> None:
+    """A user that may do little."""
+    assert root.ask(CreateUser(name, PASSWORD, permissions=permissions)).status == 0
+
+
+@contextmanager
+def unfinished_sends(
+    broker: BrokerProcess, user: str, stream: str, topic: str, *, connections: int, size: int
+) -> Iterator[list[Wire]]:
+    """Large batches of which most has come, and the rest never does."""
+    frame = send_frame(stream, topic, [bytes(size)])
+    with ExitStack() as opened:
+        wires = []
+        for _ in range(connections):
+            wire = opened.enter_context(Wire(broker)).log_in(user, PASSWORD)
+            wires.append(wire)
+            wire.socket.settimeout(0.2)
+            with suppress(TimeoutError):
+                # As much as is taken: one that has to wait takes what fits into sockets.
+                wire.socket.sendall(frame[: -len(frame) // 16])
+        yield wires
+
+
+@contextmanager
+def slow_readers(
+    broker: BrokerProcess, user: str, stream: str, topic: str, *, connections: int, count: int
+) -> Iterator[list[Wire]]:
+    """Each asks for many messages and takes a little now and then."""
+    ended = Event()
+    with ExitStack() as opened:
+        wires = [
+            opened.enter_context(Wire(broker)).log_in(user, PASSWORD) for _ in range(connections)
+        ]
+        for wire in wires:
+            wire.send(poll_frame(stream, topic, 0, count))
+
+        def read_slowly() -> None:
+            while not ended.wait(SLOW_READ_INTERVAL_S):
+                for wire in wires:
+                    wire.socket.settimeout(0.01)
+                    with suppress(TimeoutError, ConnectionEnded, ConnectionResetError):
+                        wire.read_some(SLOW_READ_SIZE)
+
+        thread = Thread(target=read_slowly)
+        thread.start()
+        try:
+            yield wires
+        finally:
+            ended.set()
+            thread.join()
+
+
+def invent_consumers(
+    broker: BrokerProcess, user: str, stream: str, topic: str, count: int
+) -> list[int]:
+    """Store offset 0 as so many consumers that do not exist; the statuses."""
+    statuses = []
+    with Wire(broker).log_in(user, PASSWORD) as wire:
+        for first in range(0, count, PIPELINED):
+            ids = range(first, min(first + PIPELINED, count))
+            frames = (
+                StoreConsumerOffset(
+                    Consumer(ConsumerKind.CONSUMER, 1_000_000 + id), stream, topic, 0, 0
+                )
+                for id in ids
+            )
+            wire.send(b"".join(map(frame_of, frames)))
+            statuses += [answer.status for answer in wire.answers(len(ids))]
+    return statuses
+
+
+def is_served(wire: Wire) -> bool:
+    """Whether a connection that attacks is still open and in step."""
+    return wire.request(Code.PING).status == 0

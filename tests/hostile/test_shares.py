@@ -1,0 +1,134 @@
+"""Scarce things are shared by user: the one that takes most waits, and the others are served.
+
+The victim's socket gives up after VICTIM_TIMEOUT_S; what the attackers hold is theirs for much
+longer (the deadlines of the broker are). So a broker that lets the victim wait for them fails.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from borzoi.protocol.commands import CreateConsumerGroup, JoinConsumerGroup, StoreConsumerOffset
+from borzoi.protocol.errors import CannotOpenConsumerOffsetsFile, Unauthorized
+from borzoi.protocol.identifiers import Consumer, ConsumerKind
+from tests.broker import BrokerProcess
+from tests.conftest import NewBroker
+from tests.hostile.attacks import (
+    MAY_POLL,
+    MAY_SEND,
+    invent_consumers,
+    make_user,
+    slow_readers,
+    unfinished_sends,
+)
+from tests.hostile.memory import MIB, counted_memory
+from tests.hostile.wire import Answer, Wire, make_topic, poll_frame, send_frame
+
+VICTIM_TIMEOUT_S: Final = 20.0
+OK: Final = Answer(0, b"")
+ONE_SHARD: Final = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1"}
+KEY: Final = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
+
+@pytest.fixture
+def victim(broker: BrokerProcess) -> Iterator[Wire]:
+    """Root, with a topic of its own; it does not wait for long."""
+    with Wire(broker).log_in() as wire:
+        make_topic(wire, "root", "t")
+        make_topic(wire, "s", "t")
+        make_user(wire, "poller", MAY_POLL)
+        make_user(wire, "sender", MAY_SEND)
+        wire.socket.settimeout(VICTIM_TIMEOUT_S)
+        yield wire
+
+
+class TestUnfinishedSends:
+    """The receive pool: 512 MiB, of which every shard has its part."""
+
+    @pytest.fixture
+    def broker(self, new_broker: NewBroker) -> BrokerProcess:
+        return new_broker(IGGY_SYSTEM_MEMORY_POOL_SIZE="512MiB", **ONE_SHARD)
+
+    @pytest.mark.slow
+    def test_of_a_user_that_may_send(self, broker: BrokerProcess, victim: Wire) -> None:
+        with unfinished_sends(broker, "sender", "s", "t", connections=12, size=60 * MIB):
+            for size in (1, 10, 60):
+                victim.send(send_frame("root", "t", [bytes(size * MIB)]))
+                assert victim.answer() == OK, size
+        assert "waits for 67108864 bytes of the receive pool" in broker.output()
+
+    @pytest.mark.slow
+    def test_of_a_user_that_may_not_send_are_not_even_kept(
+        self, broker: BrokerProcess, victim: Wire
+    ) -> None:
+        before = counted_memory(broker)
+        with unfinished_sends(broker, "poller", "s", "t", connections=8, size=60 * MIB) as wires:
+            assert counted_memory(broker) - before < 60 * MIB
+            victim.send(send_frame("root", "t", [bytes(10 * MIB)]))
+            assert victim.answer() == OK
+            # The refused frame is drained to its end, and the connection goes on behind it.
+            frame = send_frame("s", "t", [bytes(60 * MIB)])
+            wires[0].socket.settimeout(VICTIM_TIMEOUT_S)
+            wires[0].send(frame[-len(frame) // 16 :])
+            assert wires[0].answer().status == Unauthorized.status
+            assert wires[0].is_in_step()
+
+
+class TestSlowReaders:
+    """Copies of decrypted messages: 8 MiB, of which one poll gets a quarter."""
+
+    @pytest.fixture
+    def broker(self, new_broker: NewBroker) -> BrokerProcess:
+        return new_broker(
+            IGGY_SYSTEM_ENCRYPTION_ENABLED="true",
+            IGGY_SYSTEM_ENCRYPTION_KEY=KEY,
+            IGGY_LIMITS_COPIED_SIZE_MAX="8MiB",
+            **ONE_SHARD,
+        )
+
+    @pytest.mark.slow
+    def test_of_encrypted_messages(self, broker: BrokerProcess, victim: Wire) -> None:
+        for stream, batches in (("s", 8), ("root", 1)):
+            for _ in range(batches):
+                victim.send(send_frame(stream, "t", [bytes(1000)] * 1000))
+                assert victim.answer() == OK
+        with slow_readers(broker, "poller", "s", "t", connections=12, count=8000):
+            for count in (100, 1000) * 5:
+                victim.send(poll_frame("root", "t", 0, count))
+                answer = victim.answer()
+                assert answer.status == 0
+                assert len(answer.payload) > count * 1000
+        assert "bytes of copied messages" in broker.output()
+
+
+class TestInventedConsumers:
+    """Stored offsets: 200 of a partition."""
+
+    @pytest.fixture
+    def broker(self, new_broker: NewBroker) -> BrokerProcess:
+        return new_broker(IGGY_LIMITS_CONSUMERS_PER_PARTITION_MAX="200")
+
+    def test_lock_nobody_else_out(self, broker: BrokerProcess, victim: Wire) -> None:
+        victim.send(send_frame("s", "t", [b"one"]))
+        assert victim.answer() == OK
+        refused = CannotOpenConsumerOffsetsFile.status
+        statuses = invent_consumers(broker, "poller", "s", "t", 400)
+        assert statuses == [0] * 100 + [refused] * 300
+        self.use_offsets(victim, 1)
+        victim.close()
+        assert broker.stop() == 0
+        broker.start()
+        assert invent_consumers(broker, "poller", "s", "t", 400)[100:] == [refused] * 300
+        with Wire(broker).log_in() as again:
+            self.use_offsets(again, 2)
+
+    def use_offsets(self, wire: Wire, number: int) -> None:
+        """Of a consumer and of a group."""
+        consumer = Consumer(ConsumerKind.CONSUMER, number)
+        assert wire.ask(StoreConsumerOffset(consumer, "s", "t", 0, 0)) == OK
+        name = f"group {number}"
+        assert wire.ask(CreateConsumerGroup("s", "t", name)).status == 0
+        assert wire.ask(JoinConsumerGroup("s", "t", name)) == OK
+        group = Consumer(ConsumerKind.GROUP, name)
+        assert wire.ask(StoreConsumerOffset(group, "s", "t", 0, 0)) == OK
