@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command, CreateStream, CreateTopic, LoginUser, PollMessages
@@ -25,7 +25,6 @@ from borzoi.protocol.identifiers import (
 )
 from borzoi.protocol.message import Message
 from borzoi.protocol.send_messages import encode_send_messages
-from tests.broker import BrokerProcess
 
 ANSWER_TIMEOUT_S: Final = 60.0
 RECEIVE_SIZE: Final = 1 << 20
@@ -44,10 +43,20 @@ class ConnectionEnded(Exception):
     """The broker closed the connection, or reset it."""
 
 
+class Listening(Protocol):
+    """A broker, as far as a client has to know it."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
 class Wire(AbstractContextManager["Wire"]):
     """A connection to a broker."""
 
-    def __init__(self, broker: BrokerProcess, source: str | None = None) -> None:
+    def __init__(self, broker: Listening, source: str | None = None) -> None:
         self.socket = socket.create_connection(
             (broker.host, broker.port),
             timeout=ANSWER_TIMEOUT_S,
