@@ -19,6 +19,7 @@ from borzoi.bench.kind_commands import common_options, kind_command
 from borzoi.bench.kinds import BY_NAME, KINDS
 from borzoi.bench.options import Options
 from borzoi.bench.quantity_types import DIRECTORY, DURATION, POSITIVE, SIZE
+from borzoi.terminal import VisibleGroup, say
 
 EXTRA_NEEDED: Final = (
     "needs more packages: install borzoi with its extras `bench` and, for Spark, `spark`"
@@ -53,7 +54,7 @@ def reported() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
 
 
-class BenchGroup(click.Group):
+class BenchGroup(VisibleGroup):
     """Finds kinds by alias too, and says in the list what the alias is."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -111,7 +112,7 @@ def examples() -> None:
         "borzoi bench end-to-end-producing-consumer tcp --server-address 10.0.0.5:8090",
         "borzoi bench compare results/before results/after",
     ):
-        click.echo(line)
+        say(line)
 
 
 @bench.command()
@@ -313,7 +314,7 @@ def compression(duration: int, data_dir: Path | None) -> None:
 
         for codec in CODECS:
             found = measure(codec, duration / 1e9, data_dir)
-            click.echo(
+            say(
                 f"{codec:5}  produce {found.produce_mb_s:6.0f} MB/s, compressed"
                 f" {found.settled_s:.1f} s later; ratio {found.ratio:.2f},"
                 f" {found.saved_mb:.0f} MB saved; poll {found.poll_mb_s:.0f} MB/s"

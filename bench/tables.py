@@ -10,6 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from borzoi.bench.compare import Difference, compare, warnings
 from borzoi.bench.limits import Limits
@@ -22,16 +23,24 @@ from borzoi.bench.scale import ScalePoint
 from borzoi.bench.seed import Claim
 from borzoi.bench.soak import Piece
 from borzoi.bench.target_rows import FOREIGN_SHARE_MAX, Row
+from borzoi.visible import visible
 
 PIPE_WIDTH: Final = 160
 MET: Final = {True: "[green]yes[/]", False: "[red]no[/]", None: "[yellow]skipped[/]"}
 UNDECIDED: Final = "[yellow]undecided[/]"
 
 
+class VisibleConsole(Console):
+    """Text that it is given cannot act on the terminal; the line breaks of ours stay."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str("\n".join(map(visible, text.split("\n"))), **how)
+
+
 def new_console() -> Console:
     """Wide enough for our tables also where nobody looks."""
-    console = Console()
-    return console if console.is_terminal else Console(width=PIPE_WIDTH)
+    console = VisibleConsole()
+    return console if console.is_terminal else VisibleConsole(width=PIPE_WIDTH)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ that is too long, or that nobody who has not logged in may send.
 from dataclasses import dataclass
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import InvalidCommand, Unauthenticated
+from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.frame import REQUEST_HEADER
 
 
@@ -24,10 +24,15 @@ class ConnectionLimits:
     read_rate_min: int
 
 
-def refusal(limits: ConnectionLimits, code: int, total: int, *, authenticated: bool) -> int | None:
-    """The status that refuses a frame of `total` bytes; None if it is welcome."""
-    if not authenticated:
-        return Unauthenticated.status if total > limits.frame_size_max_before_login else None
+def refusal(
+    limits: ConnectionLimits, code: int, total: int, *, without_login: int | None
+) -> int | None:
+    """The status that refuses a frame of `total` bytes; None if it is welcome.
+
+    `without_login` is the status for what only users may send, None for a user.
+    """
+    if without_login is not None:
+        return without_login if total > limits.frame_size_max_before_login else None
     if code == Code.SEND_MESSAGES:
         size, size_max = total, limits.frame_size_max
     else:

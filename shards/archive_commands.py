@@ -39,6 +39,7 @@ from borzoi.storage.encryption_key import KeyRefused
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.wal import WalDamaged
+from borzoi.terminal import say, say_json
 
 FAILED: Final = 1
 NOT_ARCHIVED: Final = (
@@ -102,13 +103,13 @@ def ls(config_path: Path | None, path: Path | None, as_json: bool) -> None:
         _fail(error)
     if as_json:
         for one in states:
-            click.echo(msgspec.json.encode({"metadata_entry": one.entry}))
+            say_json(msgspec.json.encode({"metadata_entry": one.entry}))
         for row in rows:
-            click.echo(msgspec.json.encode(row))
+            say_json(msgspec.json.encode(row))
         return
-    click.echo(f"{store.name}: metadata up to entry " + (", ".join(str(s.entry) for s in states)))
+    say(f"{store.name}: metadata up to entry " + (", ".join(str(s.entry) for s in states)))
     for row in rows:
-        click.echo(
+        say(
             f"{row['stream']}/{row['topic']}/{row['partition']}  birth {row['birth']}"
             f"{'' if row['is_current'] else ' (an earlier life)'}  offsets {row['first_offset']} to"
             f" {row['last_offset']}  {row['segments']} segments  {row['size_bytes']} bytes"
@@ -130,10 +131,10 @@ def verify_command(
         config, store = _open(config_path, path)
         selection = _selection(stream, topic, partition)
         chosen = _chosen(_newest_state(config, store), selection)
-        found = verify(store, chosen, lambda line: click.echo(line, err=True))
+        found = verify(store, chosen, lambda line: say(line, err=True))
     except PROBLEMS as error:
         _fail(error)
-    click.echo(
+    say(
         f"{store.name}: {found.segments} segments and {found.states} states of the metadata,"
         f" {found.size_bytes} bytes, {found.damaged} damaged"
     )
@@ -180,16 +181,16 @@ def restore_command(
             selection,
             entry,
             system,
-            click.echo,
+            say,
             skip_damaged=skip_damaged,
         )
     except PROBLEMS as error:
         _fail(error)
-    click.echo(
+    say(
         f"{into}: metadata up to entry {done.entry}, {done.partitions} partitions,"
         f" {done.segments} segments, {done.size_bytes} bytes"
     )
-    click.echo(NOT_ARCHIVED)
+    say(NOT_ARCHIVED)
 
 
 def _open(config_path: Path | None, path: Path | None) -> tuple[Config, ArchiveStore]:
@@ -201,7 +202,7 @@ def _open(config_path: Path | None, path: Path | None) -> tuple[Config, ArchiveS
 
 
 def _fail(error: Exception) -> Any:
-    click.echo(f"borzoi: {error}", err=True)
+    say(f"borzoi: {error}", err=True)
     sys.exit(FAILED)
 
 
@@ -243,7 +244,7 @@ def _newest_state(config: Config, store: ArchiveStore) -> State | None:
             encryption = open_key(config.system, directory, Files())
             return load_state(directory, Files(), encryption).state
         except PROBLEMS as error:
-            click.echo(f"borzoi: no names: {error}", err=True)
+            say(f"borzoi: no names: {error}", err=True)
             return None
 
 

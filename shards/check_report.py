@@ -40,13 +40,13 @@ def as_json(root: str, findings: Findings) -> str:
     return json.dumps(report, indent=2)
 
 
-def as_text(root: str, findings: Findings) -> str:
-    """A line for each finding, then the counts and a verdict."""
+def text_lines(root: str, findings: Findings) -> list[str]:
+    """One for each finding, then the counts and a verdict."""
     lines = [_line(one) for one in findings.found]
     counted = (f"{_name(field.name)} {getattr(findings.counts, field.name):,}" for field in COUNTED)
     lines.append(f"verified: {', '.join(counted)}")
     lines.append(f"{root}: {_verdict(findings)}")
-    return "\n".join(lines)
+    return lines
 
 
 COUNTED: Final = fields(Counts)

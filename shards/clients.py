@@ -3,6 +3,9 @@
 A connection belongs to its shard and dies with it, so nothing of this is logged. A session is
 registered from its connect until it is removed: by its end, by moving to another shard, or by the
 scan for silent clients, after which the connection itself may go on for a while.
+
+Always: a change of a user reaches every session of this shard, registered or not. Ids of users are
+given out again, so one that was passed over would act as the next user.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,6 +35,11 @@ class Connected(Protocol):
     transport: Transport
     address: str
     was_removed: bool
+    """Whether the user of this session was deleted; it stays so to the end of the connection."""
+
+    suspended_user: int | None
+    """Whom it was logged in as when that user was made inactive."""
+
     last_heartbeat: float
     """When it last gave a sign of life, in seconds of the machine's monotonic clock."""
 
@@ -45,6 +53,7 @@ class Clients:
         self._peers = peers
         self._pool = pool
         self._sessions: dict[int, Connected] = {}
+        self._evicted: dict[Connected, None] = {}
         self._groups_of = groups_of
 
     def add(self, session: Connected) -> None:
@@ -53,24 +62,33 @@ class Clients:
             self._sessions[session.client_id] = session
 
     def remove(self, session: Connected) -> None:
-        """A client is gone, or so silent that it counts as gone."""
+        """A client is gone."""
+        self._evicted.pop(session, None)
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]
+
+    def evict(self, session: Connected) -> None:
+        """A client is so silent that it counts as gone; its connection goes on."""
+        self.remove(session)
+        self._evicted[session] = None
 
     def apply_effects(self, effects: Effects) -> list[int]:
         """End the sessions of users who were removed or made inactive; the ids of their clients.
 
-        The connections stay. Those of a removed user are not registered any more; the next user
-        may have its id.
+        The connections stay. Those of a removed user are not registered any more, whether that was
+        made inactive before or not: they are answered in one way, whatever came first.
         """
         ended: list[int] = []
         if not effects.users_removed and not effects.users_disabled:
             return ended
-        for session in list(self._sessions.values()):
-            if session.user_id in effects.users_removed:
+        for session in [*self._sessions.values(), *self._evicted]:
+            removed = effects.users_removed
+            if session.user_id in removed or session.suspended_user in removed:
                 session.was_removed = True
                 self.remove(session)
-            elif session.user_id not in effects.users_disabled:
+            elif session.user_id in effects.users_disabled:
+                session.suspended_user = session.user_id
+            else:
                 continue
             session.user_id = None
             ended.append(session.client_id)

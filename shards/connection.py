@@ -50,6 +50,10 @@ class SessionOfConnection(Protocol):
         """Whether larger frames are welcome."""
 
     @property
+    def status_without_login(self) -> int | None:
+        """What larger frames are refused with; None if they are welcome."""
+
+    @property
     def taker(self) -> str:
         """In whose name memory is taken for what the client sends."""
 
@@ -395,7 +399,9 @@ class Connection(asyncio.BufferedProtocol):
     def _admit(self, code: int, total: int) -> bool:
         """Whether a frame of this length is taken in; otherwise it is being drained or closed."""
         limits = self._limits
-        status = refusal(limits, code, total, authenticated=self._is_authenticated())
+        assert self._session is not None
+        without_login = self._session.status_without_login
+        status = refusal(limits, code, total, without_login=without_login)
         if status is None:
             return True
         answer = encode_response(status)

@@ -54,6 +54,11 @@ class CopyingSession:
         return self._session.is_authenticated
 
     @property
+    def status_without_login(self) -> int | None:
+        """As the session says."""
+        return self._session.status_without_login
+
+    @property
     def taker(self) -> str:
         """As the session says."""
         return self._session.taker

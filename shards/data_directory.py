@@ -10,7 +10,6 @@ until the last process of this run is gone (data_lock.py).
 import logging
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -33,6 +32,7 @@ from borzoi.storage.files import Files
 from borzoi.storage.info import UnknownDataFormat, read_info, write_info
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.wal import ENTRY_SIZE_MAX, InvalidEntry, decode_entry
+from borzoi.terminal import say
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def open_data_directory(
         encryption = open_encryption(system, layout, files)
     except (ConfigError, KeyRefused) as error:
         LOG.error("cannot start: %s", error)
-        print(f"borzoi: {error}", file=sys.stderr, flush=True)
+        say(f"borzoi: {error}", err=True)
         return None
     write_info(layout, files, __version__, info)
     _shorten_metadata(layout, files, encryption)

@@ -45,7 +45,7 @@ class Heartbeats:
     def _scan(self) -> None:
         silent_since = self._clock() - SILENT_INTERVALS_MAX * self._interval_s
         for session in self._clients.silent(silent_since):
-            self._clients.remove(session)
+            self._clients.evict(session)
             self._on_evicted(session)
         # Scans stay on their grid; those that a stalled loop has missed are not made up for.
         while self._next_scan <= self._loop.time():

@@ -6,9 +6,10 @@ Time in UTC with microseconds, level right-aligned to five characters, who speak
 `supervisor`), the module, the message. Iggy's tools look for "INFO shard-". With JSON lines the
 same fields are the members of an object.
 
-Always: one record is one line of bounded length without control characters, whatever a client put
-into a name; a record below the level costs one comparison; nothing that goes wrong here reaches the
-code that logged. Lines that could not be written are counted, and the count is told later.
+Always: one record is one line of bounded length in which nothing acts on its reader (visible.py),
+whatever a client put into a name; a record below the level costs one comparison; nothing that goes
+wrong here reaches the code that logged. Lines that could not be written are counted, and the count
+is told later.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import msgspec
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import Logging
 from borzoi.shards.log_file import LogFile, Rotation
+from borzoi.visible import visible, visible_json
 
 LEVEL_VARIABLE: Final = "RUST_LOG"
 TRACE: Final = 5
@@ -45,17 +47,6 @@ LINE_LENGTH_MAX: Final = 8192
 CUT_MARK: Final = b"... (cut)"
 STDERR: Final = 2
 
-# C0 and C1 control characters, DEL, and the two separators that some viewers take for a new line.
-ESCAPES: Final = {
-    **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
-    ord("\n"): "\\n",
-    ord("\r"): "\\r",
-    ord("\t"): "\\t",
-    0x2028: "\\u2028",
-    0x2029: "\\u2029",
-}
-# JSON escapes the first 32 by itself, and so that readers get them back.
-JSON_ESCAPES: Final = {code: text for code, text in ESCAPES.items() if code > 32}
 MODULE_LENGTH_MAX: Final = 200
 
 
@@ -89,7 +80,7 @@ class LineFormatter:
             return self._json_line(stamp, level, record.name, message)
         # Cut before escaping too: a message of a gigabyte must not become four of them.
         text = f"{stamp} {level:>5} {self._speaker} {record.name}: {message[:LINE_LENGTH_MAX]}"
-        line = _encoded(text.translate(ESCAPES))
+        line = visible(text).encode()
         if len(line) < LINE_LENGTH_MAX and len(message) <= LINE_LENGTH_MAX:
             return line + b"\n"
         line = line[: LINE_LENGTH_MAX - len(CUT_MARK) - 1]
@@ -108,9 +99,11 @@ class LineFormatter:
                     "level": level,
                     "shard": self._speaker,
                     "module": module[:MODULE_LENGTH_MAX],
-                    "message": _encoded(shown.translate(JSON_ESCAPES)).decode(),
+                    # Halves of surrogate pairs, which no JSON encoder takes, are shown as escapes.
+                    "message": shown.encode(errors="backslashreplace").decode(),
                 }
             )
+            line = visible_json(line.decode()).encode()
             if len(line) < LINE_LENGTH_MAX:
                 return line + b"\n"
             room = room * 3 // 4
@@ -243,8 +236,3 @@ def level_text(level: int) -> str:
     if level >= logging.INFO:
         return "INFO"
     return "DEBUG" if level >= logging.DEBUG else "TRACE"
-
-
-def _encoded(text: str) -> bytes:
-    """UTF-8; halves of surrogate pairs, which no UTF-8 can hold, are shown as escapes."""
-    return text.encode(errors="backslashreplace")

@@ -19,6 +19,7 @@ import borzoi
 from borzoi.shards.config import ConfigError, Loaded, check_file, render_toml
 from borzoi.shards.config_option import config_option, load_named
 from borzoi.shards.serve_options import ServeOptions
+from borzoi.terminal import VisibleErrors, VisibleGroup, say, say_json
 
 CONFIG_ERROR: Final = 1
 
@@ -48,7 +49,7 @@ def serve_parameters(command: Command) -> Command:
     return command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=VisibleGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(borzoi.__version__, "-V", "--version", prog_name="borzoi")
 def main() -> None:
     """A message-streaming broker that serves Apache Iggy clients."""
@@ -61,7 +62,7 @@ def serve(**parameters: Any) -> None:
     sys.exit(run_broker(**parameters))
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=VisibleErrors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(borzoi.__version__, "-V", "--version", prog_name="iggy-server")
 @serve_parameters
 def iggy_server(**parameters: Any) -> None:
@@ -87,7 +88,7 @@ def reset_root_command(config_path: Path | None, generate: bool) -> None:
         if generate:
             password = random_password()
         elif loaded.environ.get(PASSWORD_VARIABLE):
-            click.echo(f"borzoi: taking the new password from {PASSWORD_VARIABLE}", err=True)
+            say(f"borzoi: taking the new password from {PASSWORD_VARIABLE}", err=True)
             password = loaded.environ[PASSWORD_VARIABLE]
         elif sys.stdin.isatty():
             password = click.prompt("New root password", hide_input=True, confirmation_prompt=True)
@@ -97,9 +98,9 @@ def reset_root_command(config_path: Path | None, generate: bool) -> None:
         username = reset_root(loaded.config, password)
     except ConfigError as error:
         sys.exit(report(error))
-    click.echo(f"borzoi: the root user {username!r} has a new password", err=True)
+    say(f"borzoi: the root user {username!r} has a new password", err=True)
     if generate:
-        click.echo(f"{GENERATED_PREFIX}{password}")
+        say(f"{GENERATED_PREFIX}{password}")
 
 
 @main.command("check")
@@ -121,7 +122,7 @@ def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: st
     """
     # Imported here: nothing else of the command line needs it.
     from borzoi.shards.check_data import check_data
-    from borzoi.shards.check_report import as_json, as_text, exit_code
+    from borzoi.shards.check_report import as_json, exit_code, text_lines
     from borzoi.shards.config.schema import Encryption
     from borzoi.shards.encryption import configured_key
     from borzoi.storage.files import Files
@@ -132,7 +133,11 @@ def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: st
         findings = check_data(directory, Files(), repair=repair, key=key)
     except ConfigError as error:
         sys.exit(report(error))
-    click.echo((as_json if json_wanted else as_text)(str(directory), findings))
+    if json_wanted:
+        say_json(as_json(str(directory), findings))
+    else:
+        for line in text_lines(str(directory), findings):
+            say(line)
     sys.exit(exit_code(findings))
 
 
@@ -156,9 +161,10 @@ def compression_command(directory: Path, json_wanted: bool) -> None:
     except OSError as error:
         sys.exit(report(ConfigError(f"{directory} cannot be read: {error}")))
     if json_wanted:
-        click.echo(json.dumps([one.as_json() for one in found], indent=2))
+        say_json(json.dumps([one.as_json() for one in found], indent=2))
     else:
-        click.echo("\n".join(ratio_lines(found)))
+        for line in ratio_lines(found):
+            say(line)
 
 
 @main.group()
@@ -172,10 +178,10 @@ def check(file: Path) -> None:
     """Check FILE strictly: unknown keys count as errors."""
     problems = check_file(file)
     for problem in problems:
-        click.echo(f"borzoi: {file}: {problem}", err=True)
+        say(f"borzoi: {file}: {problem}", err=True)
     if problems:
         sys.exit(CONFIG_ERROR)
-    click.echo(f"{file}: fine")
+    say(f"{file}: fine")
 
 
 @config.command()
@@ -183,8 +189,9 @@ def show() -> None:
     """Print the effective configuration as TOML, secrets masked."""
     loaded = load_or_exit(None)
     for warning in loaded.warnings:
-        click.echo(f"borzoi: {warning}", err=True)
-    click.echo(render_toml(loaded.config), nl=False)
+        say(f"borzoi: {warning}", err=True)
+    for line in render_toml(loaded.config).removesuffix("\n").split("\n"):
+        say(line)
 
 
 def run_broker(
@@ -225,5 +232,5 @@ def load_or_exit(config_path: Path | None) -> Loaded:
 
 
 def report(error: ConfigError) -> int:
-    click.echo(f"borzoi: {error}", err=True)
+    say(f"borzoi: {error}", err=True)
     return CONFIG_ERROR

@@ -318,7 +318,10 @@ class Owners:
         self._metadata.refresh()
         target = self._metadata.target_of(request.namespace)
         if target.birth != request.birth:
-            raise PartitionNotFound(f"birth {request.birth} asked for, {target} lives there now")
+            raise PartitionNotFound(
+                f"partition {target}: birth {request.birth} asked for, birth {target.birth} is what"
+                " lives there now"
+            )
         return target
 
 

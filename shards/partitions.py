@@ -113,7 +113,8 @@ class Partitions:
             partition = self._open_new(target)
         elif partition.target.birth != target.birth:
             raise PartitionNotFound(
-                f"{target} asked for, {partition.target} is what lives there now"
+                f"partition {target}: birth {target.birth} asked for, birth"
+                f" {partition.target.birth} is what lives there now"
             )
         return partition
 
@@ -252,7 +253,9 @@ class Partitions:
             partition = self.find(target)
             end = self.visible_end(partition)
             if offset >= end:
-                raise InvalidOffset(f"offset {offset} of {target}, whose next offset is {end}")
+                raise InvalidOffset(
+                    f"offset {offset} of partition {target}, whose next offset is {end}"
+                )
             partition.offsets.store(ConsumerKind(kind), consumer, offset, user)
         except BrokerError as error:
             done(error.status, 0, 0, 0)
@@ -276,7 +279,7 @@ class Partitions:
         try:
             partition = self.find(target)
             if not partition.offsets.delete(ConsumerKind(kind), consumer):
-                raise ConsumerOffsetNotFound(f"consumer {consumer} of {target}")
+                raise ConsumerOffsetNotFound(f"consumer {consumer} of partition {target}")
         except BrokerError as error:
             done(error.status, 0, 0, 0)
             return
@@ -379,7 +382,7 @@ class Partitions:
         try:
             partition.log.make_files()
         except BrokerError as error:
-            LOG.warning("%s has no files until the first append: %s", target, error)
+            LOG.warning("partition %s has no files until the first append: %s", target, error)
 
     def _owned_of(self, stream_id: int, topic_id: int, run: Run) -> list[OwnedPartition]:
         if run.count < len(self._owned):

@@ -94,7 +94,8 @@ def recover_partitions(
                 " directory away to go on without it"
             )
         if target is None or birth != target.birth:
-            LOG.info("moved %s to the trash: its birth is %s, not %s", found.path, birth, target)
+            now = "that of any partition" if target is None else target.birth
+            LOG.info("moved %s to the trash: its birth is %s, not %s", found.path, birth, now)
             retire_directory(found.path, layout.trash, f"old-{birth}-{namespace}", files)
             removed += 1
             continue

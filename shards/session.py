@@ -94,6 +94,7 @@ class Session:
         self.user_id: int | None = None
         self.is_open = True
         self.was_removed = False
+        self.suspended_user: int | None = None
         self.generation: Generation = CLASSIC
         self.knows_all_codecs = False
         self.turns = Turns()
@@ -114,6 +115,8 @@ class Session:
             session.was_removed = True
         elif user.status == UserStatus.ACTIVE:
             session.user_id = user.id
+        else:
+            session.suspended_user = user.id
         session.generation = GENERATIONS[state.generation]
         session.knows_all_codecs = state.knows_all_codecs
         session.turns = Turns(state.seats)
@@ -165,6 +168,8 @@ class Session:
     def refusal_of_send(self, head: memoryview) -> int:
         """The status that a send which begins so gets in any case; 0 if it may be appended."""
         try:
+            if self.user_id is None:
+                raise self._nobody(Code.SEND_MESSAGES.name)
             self._sending.check_head(head)
         except BrokerError as error:
             LOG.debug("client %d: not taken in, %d: %s", self.client_id, error.status, error)
@@ -233,10 +238,13 @@ class Session:
                 self._move_soon()
 
     def no_login(self, code: int, payload: memoryview) -> BrokerError:
-        """Why a request of nobody is refused.
+        """Why a request without a login is refused.
 
-        A session whose user was removed is told so in the way of a client that is not registered
-        any more, where that makes a difference to clients.
+        40 before a login, after a logout, and once the user was made inactive. 41 once the user was
+        removed, on every session and for every command: what was a user has no permission left, as
+        in the original server, whose clients answer a 40 by connecting and asking again. Two
+        answers are those of a client that is not registered any more, and end the connection: 100
+        to GET_ME, 30 to what needs a member of a group (wire-protocol.md 1.10).
         """
         if self.was_removed:
             if code == Code.GET_ME:
@@ -245,6 +253,11 @@ class Session:
             if as_group or code == Code.JOIN_CONSUMER_GROUP:
                 return StaleClient(f"client {self.client_id} is not registered any more")
         return self._nobody(Code(code).name)
+
+    @property
+    def status_without_login(self) -> int | None:
+        """What a frame is refused with that only users may send; None if one is logged in."""
+        return None if self.user_id is not None else self._nobody("this").status
 
     def _nobody(self, what: str) -> BrokerError:
         if self.was_removed:

@@ -236,7 +236,9 @@ class ShardStorage:
             try:
                 partition.offsets.sync()
             except BrokerError as error:
-                LOG.error("offsets of %s are not on the disk: %s", partition.target, error)
+                LOG.error(
+                    "offsets of partition %s are not on the disk: %s", partition.target, error
+                )
 
 
 def _set_once(future: asyncio.Future[int]) -> Ended:

@@ -39,6 +39,7 @@ from borzoi.shards.spawning import Bound, Spawner, WorkerProcess
 from borzoi.shards.worker_spec import CANNOT_BOOT, Event, Order
 from borzoi.storage.files import Files
 from borzoi.storage.layout import CURRENT_CONFIG_FILE
+from borzoi.terminal import say
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -198,7 +199,7 @@ class Supervisor:
                 replaced.acknowledged.add(worker.shard)
                 replaced.events.put_nowait(event)
         elif event.event == "cannot_boot":
-            print(f"borzoi: {event.reason}", file=sys.stderr, flush=True)
+            say(f"borzoi: {event.reason}", err=True)
             self._fail()
         else:
             worker.events.put_nowait(event)

@@ -21,3 +21,8 @@ class Target(NamedTuple):
     def partition_id(self) -> int:
         """The number of the partition inside its topic."""
         return unpack_namespace(self.namespace)[2]
+
+    def __str__(self) -> str:
+        """For the log, behind the word "partition": "3 of stream 1, topic 2"."""
+        stream_id, topic_id, partition_id = unpack_namespace(self.namespace)
+        return f"{partition_id} of stream {stream_id}, topic {topic_id}"

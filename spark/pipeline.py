@@ -28,6 +28,7 @@ import click
 from borzoi.client.cli.parameters import STREAM_AND_TOPIC
 from borzoi.protocol.identifiers import Identifier
 from borzoi.spark.failures import InvalidOption
+from borzoi.terminal import say
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,8 +120,8 @@ def pipeline() -> None:
 @click.option("--ignore-data-loss", is_flag=True, help="Go on where messages were deleted.")
 def to_files_command(place: Place, master: str, **how: Any) -> None:
     """From a topic into Parquet, partitioned by topic and day, each message once."""
-    count = with_spark(master, lambda spark: to_files(spark, place, say=click.echo, **how))
-    click.echo(f"{count:,} rows written to {how['target']}")
+    count = with_spark(master, lambda spark: to_files(spark, place, say=say, **how))
+    say(f"{count:,} rows written to {how['target']}")
 
 
 @pipeline.command("to-topic", context_settings=HELP)
@@ -137,7 +138,7 @@ def to_files_command(place: Place, master: str, **how: Any) -> None:
 def to_topic_command(place: Place, master: str, **how: Any) -> None:
     """Parquet, CSV or JSON lines into a topic: rows become JSON, or their `payload` column."""
     count = with_spark(master, lambda spark: to_topic(spark, place, **how))
-    click.echo(f"{count:,} messages sent")
+    say(f"{count:,} messages sent")
 
 
 def with_spark(master: str, work: "Callable[[SparkSession], Any]") -> Any:

@@ -13,7 +13,7 @@ import click
 
 from borzoi.client.cli.parameters import HEADER, IDENTIFIER, STREAM_AND_TOPIC
 from borzoi.client.cli.running import HELP, VERBS, Noun, uses_client
-from borzoi.client.cli.showing import MessageAt, Said, show, time_text
+from borzoi.client.cli.showing import MessageAt, Said, payload_text, show, time_text
 from borzoi.client.cli.streams import names_partition, names_topic
 from borzoi.client.client import BorzoiClient
 from borzoi.client.committing import COMMIT_DISABLED
@@ -23,6 +23,8 @@ from borzoi.protocol.batch import decode_batch
 from borzoi.protocol.headers import HeaderField, encode_user_headers
 from borzoi.protocol.identifiers import Identifier
 from borzoi.protocol.message import Message, encode_messages
+from borzoi.terminal import say
+from borzoi.visible import AS_BYTES
 
 SEND_BATCH: Final = 1_000
 
@@ -159,7 +161,7 @@ async def tail(
     count: int | None,
 ) -> None:
     """Show the newest messages, and with -f those that come. Commits nothing."""
-    as_json = bool(click.get_current_context().params["as_json"])
+    given = click.get_current_context().params
     stream, topic = place
     consumer = client.consumer(
         stream,
@@ -173,18 +175,17 @@ async def tail(
     async with consumer:
         async for batch in consumer.batches(wait=follow):
             for one in batch.messages:
-                if as_json:
+                if given["as_json"]:
                     show(MessageAt(batch.partition_id, one), as_json=True)
                 else:
-                    click.echo(_line(batch.partition_id, one))
+                    say(_line(batch.partition_id, one), raw=given["raw"])
                 shown += 1
                 if shown == count:
                     return
 
 
 def _line(partition_id: int, one: Message) -> str:
-    payload = one.payload.decode("utf-8", "backslashreplace")
-    return f"{partition_id}:{one.offset}  {time_text(one.timestamp)}  {payload}"
+    return f"{partition_id}:{one.offset}  {time_text(one.timestamp)}  {payload_text(one)}"
 
 
 def _outgoing(
@@ -196,6 +197,13 @@ def _outgoing(
         if messages or headers:
             raise click.UsageError("--input-file has messages and headers of its own")
         return decode_batch(memoryview(input_file.read_bytes()))
-    lines = messages or sys.stdin.read().splitlines()
     block = encode_user_headers(dict(headers))
-    return [Message(line.encode(), user_headers=block) for line in lines]
+    return [Message(payload, user_headers=block) for payload in _payloads(messages)]
+
+
+def _payloads(messages: tuple[str, ...]) -> list[bytes]:
+    """The bytes that were given, UTF-8 or not; a line of standard input ends at its line feed."""
+    if messages:
+        return [one.encode("utf-8", AS_BYTES) for one in messages]
+    lines = sys.stdin.buffer.read().split(b"\n")
+    return lines if lines[-1] else lines[:-1]

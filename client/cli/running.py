@@ -5,9 +5,9 @@
     @uses_client
     async def create(client: BorzoiClient, name: str) -> StreamInfo: ...
 
-Every such command takes the options of where and who, and --json. What it returns is shown by
-showing.py. Always: whatever the server or the network refuses is one line on standard error and
-exit code 1, and never a traceback.
+Every such command takes the options of where and who, --json and --raw. What it returns is shown
+by showing.py. Always: whatever the server or the network refuses is one line on standard error and
+exit code 1, and never a traceback; nothing from elsewhere acts on the terminal, except with --raw.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from borzoi.client.arguments import InvalidArgument
 from borzoi.client.cli.showing import show
 from borzoi.client.client import BorzoiClient, OpenOptions
 from borzoi.protocol.errors import BrokerError
+from borzoi.visible import visible
 
 Parameters = ParamSpec("Parameters")
 Called: TypeAlias = Callable[Concatenate[BorzoiClient, Parameters], Awaitable[object]]
@@ -70,6 +71,7 @@ def _command(function: Called[Parameters], *, needs_login: bool) -> Callable[...
         token: str | None,
         timeout_s: float,
         as_json: bool,
+        raw: bool,
         **arguments: Any,
     ) -> None:
         async def call() -> object:
@@ -78,6 +80,8 @@ def _command(function: Called[Parameters], *, needs_login: bool) -> Callable[...
             async with BorzoiClient.connect(server, **options) as client:
                 return await function(client, **arguments)  # type: ignore[call-arg]  # click's
 
+        if raw and as_json:
+            raise click.UsageError("--raw and --json: at most one can be given")
         try:
             value = asyncio.run(call())
         except BrokenPipeError:
@@ -86,7 +90,7 @@ def _command(function: Called[Parameters], *, needs_login: bool) -> Callable[...
             raise click.ClickException(f"{error}") from error
         except KeyboardInterrupt:
             sys.exit(130)  # as shells have it
-        show(value, as_json=as_json)
+        show(value, as_json=as_json, raw=raw)
 
     for option in OPTIONS:
         command = option(command)
@@ -100,7 +104,7 @@ def _login(
         return {"token": token}
     if username is not None:
         if password is None:
-            password = click.prompt(f"Password of {username}", hide_input=True, err=True)
+            password = click.prompt(f"Password of {visible(username)}", hide_input=True, err=True)
         return {"username": username, "password": password}
     if needs_login and parse_address(server).login is None:
         raise click.ClickException(
@@ -111,6 +115,7 @@ def _login(
 
 
 OPTIONS: Final[tuple[Callable[..., Any], ...]] = (
+    click.option("--raw", is_flag=True, help="Print names and payloads as they are, unescaped."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     click.option(
         "--timeout",

@@ -4,6 +4,9 @@ JSON has every field under the name it has in the code, numbers as numbers (time
 since 1970, sizes in bytes), enumerations as lower-case words, and bytes as text where they are
 UTF-8, otherwise in base64 under the name with `_base64` added. What a thing consists of is beside
 its own fields: a stream has its `topics`.
+
+Always: lines hold text as it came, and columns are as wide as their escaped text; escaping is the
+work of terminal.py, and so is leaving it out for --raw.
 """
 
 import base64
@@ -13,8 +16,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
-
-import click
 
 from borzoi.protocol.headers import header_scalar
 from borzoi.protocol.identifiers import U64_MAX
@@ -26,6 +27,8 @@ from borzoi.protocol.responses import (
     TopicDetails,
     UserDetails,
 )
+from borzoi.terminal import say, say_json
+from borzoi.visible import AS_BYTES, visible
 
 # These hold a thing and its parts; the thing's own fields are shown beside the parts.
 DETAILS: Final = (
@@ -55,20 +58,25 @@ class MessageAt:
     with_headers: bool = True
 
 
-def show(value: object, *, as_json: bool) -> None:
+def show(value: object, *, as_json: bool, raw: bool = False) -> None:
     if value is None:
         return
     plain = as_plain(value)
     if as_json:
-        click.echo(json.dumps(plain, ensure_ascii=False))
-    elif isinstance(value, Said):
-        click.echo(value.message)
+        say_json(json.dumps(plain, ensure_ascii=False))
+        return
+    if isinstance(value, list):
+        plain = [_with_payload(one, row) for one, row in zip(value, plain, strict=True)]
+    if isinstance(value, Said):
+        lines = [value.message]
     elif isinstance(plain, list):
-        click.echo(table(plain))
+        lines = table(plain)
     elif isinstance(plain, dict):
-        click.echo(card(plain))
+        lines = card(plain)
     else:
-        click.echo(f"{plain}")
+        lines = [f"{plain}"]
+    for line in lines:
+        say(line, raw=raw)
 
 
 def as_plain(value: Any) -> Any:
@@ -98,32 +106,36 @@ def as_plain(value: Any) -> Any:
     return value
 
 
-def card(thing: Mapping[str, Any]) -> str:
+def card(thing: Mapping[str, Any]) -> list[str]:
     """One thing: its fields as lines, then its parts as tables."""
     flat = {name: value for name, value in thing.items() if not isinstance(value, list | dict)}
     width = max(map(len, flat), default=0)
     lines = [f"{name:{width}}  {_text(name, value)}" for name, value in flat.items()]
     for name, value in thing.items():
         if isinstance(value, list):
-            lines += ["", f"{name}:", _indented(table(value))]
+            lines += ["", f"{name}:", *_indented(table(value))]
         elif isinstance(value, dict):
-            lines += ["", f"{name}:", _indented(card(value))]
-    return "\n".join(lines)
+            lines += ["", f"{name}:", *_indented(card(value))]
+    return lines
 
 
-def table(rows: Sequence[Any]) -> str:
+def table(rows: Sequence[Any]) -> list[str]:
     """Many things of one kind, one line each."""
     if not rows:
-        return "(none)"
+        return ["(none)"]
     if not isinstance(rows[0], dict):
-        return "\n".join(map(str, rows))
+        return [str(row) for row in rows]
     names = list(dict.fromkeys(name for row in rows for name in row))
     lines = [names, *[[_text(name, row.get(name)) for name in names] for row in rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(names))]
-    return "\n".join(
-        "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    lengths = [[len(visible(cell)) for cell in line] for line in lines]
+    widths = [max(column) for column in zip(*lengths, strict=True)]
+    return [
+        "  ".join(
+            cell + " " * (width - length)
+            for cell, width, length in zip(line, widths, of_line, strict=True)
+        ).rstrip(" ")
+        for line, of_line in zip(lines, lengths, strict=True)
+    ]
 
 
 def _text(name: str, value: Any) -> str:
@@ -151,8 +163,8 @@ def time_text(time_us: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}.{microseconds:06}"
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -169,6 +181,24 @@ def _message(message: Message) -> dict[str, Any]:
             for key, value in pairs.items()
         },
     }
+
+
+def _with_payload(value: object, row: Any) -> Any:
+    """The row of a message with its payload as text in any case; other rows as they are."""
+    if not isinstance(value, MessageAt):
+        return row
+    payload = payload_text(value.message)
+    return {
+        "payload" if name == "payload_base64" else name: payload
+        if name.startswith("payload")
+        else one
+        for name, one in row.items()
+    }
+
+
+def payload_text(message: Message) -> str:
+    """Bytes that are no UTF-8 stand for themselves, so that --raw gives them back."""
+    return message.payload.decode("utf-8", AS_BYTES)
 
 
 def _bytes(name: str, value: bytes) -> dict[str, str]:

@@ -126,7 +126,7 @@ class Claims:
         topic = self._metadata.state.find_topic(stream_id, topic_id)
         group = None if topic is None else topic.groups.get(claim.group_id)
         if group is None or group.birth != claim.birth:
-            raise ConsumerGroupIdNotFound(f"{claim} is not a group of {partition.target}")
+            raise ConsumerGroupIdNotFound(f"{claim} is not a group of partition {partition.target}")
         cursor = partition.cursors.get(claim.group_id)
         if cursor is None or cursor.birth != claim.birth:
             cursor = partition.cursors[claim.group_id] = Cursor(claim.birth)

@@ -19,6 +19,7 @@ class Caller(Protocol):
     knows_all_codecs: bool
     is_open: bool
     was_removed: bool
+    suspended_user: int | None
     turns: Turns
     last_heartbeat: float
 

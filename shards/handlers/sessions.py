@@ -34,7 +34,7 @@ def login_with_personal_access_token(
 
 def logout_user(_services: Services, caller: Caller, _command: LogoutUser) -> None:
     """Be nobody again; the connection stays."""
-    caller.user_id = None
+    caller.user_id = caller.suspended_user = None
 
 
 def _become(
@@ -45,4 +45,5 @@ def _become(
     caller.generation = generation_for(version)
     caller.knows_all_codecs = "codecs" in context
     caller.user_id = user_id
+    caller.suspended_user = None
     return Identity(user_id)

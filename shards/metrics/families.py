@@ -161,7 +161,7 @@ def _shards(scrape: Scrape) -> Iterator[Family]:
     )
     yield _counter(
         "http_refused",
-        "Connections for metrics that were closed at once, because too many were open.",
+        "Connections for metrics that were closed unanswered, because too many were open.",
         SHARD,
         [((shard,), one.http_refused) for shard, one in told],
     )

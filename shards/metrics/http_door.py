@@ -8,13 +8,18 @@ his messages.
 
     accept ── HEAD_TIME_MAX_S ──> head ── ANSWER_TIME_MAX_S ──> answer, end of our side, gone
 
+Always: connections that ask for nothing keep no reader out. When all places are taken, one that
+waits for a request gives way to a new connection, the oldest of the address that holds most places;
+metrics on their way give way only to an address that holds fewer of the places.
+
 Bytes that come after the head are thrown away until the reader closes: closing with unread
 bytes would make the kernel reset the connection, and the answer be lost on its way.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -70,7 +75,8 @@ class HttpDoor:
         self._path = path
         self._text = text
         self._counts = counts
-        self._open: set[HttpConnection] = set()
+        # In the order of their arrival.
+        self._open: dict[HttpConnection, None] = {}
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: str) -> str:
@@ -87,15 +93,21 @@ class HttpDoor:
             connection.abort()
 
     def opened(self, connection: "HttpConnection") -> bool:
-        """Whether there is room for one more."""
+        """Whether there is room for one more, if need be because another one gives way."""
         if len(self._open) >= CONNECTIONS_MAX:
             self._counts.refused += 1
-            return False
-        self._open.add(connection)
+            places = [(one.address, one.is_served) for one in self._open]
+            number = gives_way(places, connection.address)
+            if number is None:
+                return False
+            victim = list(self._open)[number]
+            del self._open[victim]
+            victim.abort()
+        self._open[connection] = None
         return True
 
     def lost(self, connection: "HttpConnection") -> None:
-        self._open.discard(connection)
+        self._open.pop(connection, None)
 
     def misread(self, connection: "HttpConnection", refused: Refused) -> None:
         """Something has come that is no request."""
@@ -111,6 +123,7 @@ class HttpDoor:
         elif request.method not in METHODS:
             connection.answer(405)
         else:
+            connection.is_served = True
             self._tasks.start(self._answer(connection, without_body))
 
     async def _answer(self, connection: "HttpConnection", without_body: bool) -> None:
@@ -127,10 +140,30 @@ class HttpDoor:
             connection.answer(200, text, CONTENT_TYPE, without_body=without_body)
 
 
+def gives_way(places: Sequence[tuple[str, bool]], newcomer: str) -> int | None:
+    """Which place a new connection takes over, of those taken: (address, is served), oldest first.
+
+    None if it is the new one that has to go.
+    """
+    held = Counter(address for address, _ in places)
+    waiting = [
+        (held[address], -number) for number, (address, served) in enumerate(places) if not served
+    ]
+    if waiting:
+        return -max(waiting)[1]
+    count, number = max((held[address], -number) for number, (address, _) in enumerate(places))
+    # Two more: with the place taken over the newcomer's address holds no more than the other one.
+    return -number if count >= held[newcomer] + 2 else None
+
+
 class HttpConnection(asyncio.Protocol):
     """One connection: a head, an answer, the end."""
 
     def __init__(self, door: HttpDoor) -> None:
+        self.address = ""
+        self.is_served = False
+        """Whether it has asked for the metrics; everything else that connects gives way."""
+
         self._door = door
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -145,6 +178,8 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Of uvloop's own kind, which is no subclass of asyncio's.
         connected = cast("asyncio.Transport", transport)
+        peer = connected.get_extra_info("peername")
+        self.address = peer[0] if peer else ""
         if not self._door.opened(self):
             connected.abort()
             return

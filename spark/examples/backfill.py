@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from borzoi.spark.pipeline import Place, place_options, with_payload, with_spark
+from borzoi.terminal import VisibleErrors, say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +35,7 @@ def run(spark: "SparkSession", place: Place, target: str, since: str, until: str
     return count
 
 
-@click.command()
+@click.command(cls=VisibleErrors)
 @place_options
 @click.option("--to", "target", required=True)
 @click.option("--since", required=True, help="A time such as 2030-01-31T12:00:00Z, or -2h.")
@@ -47,7 +48,7 @@ def main(
     until: str,
 ) -> None:
     count = with_spark(master, lambda spark: run(spark, place, target, since, until))
-    click.echo(f"{count:,} rows")
+    say(f"{count:,} rows")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from borzoi.spark.pipeline import Place, follow, place_options, with_spark
+from borzoi.terminal import VisibleErrors, say
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,10 +50,10 @@ def run(spark: "SparkSession", place: Place, target: str, late: str = "10 minute
         .trigger(availableNow=True)
         .start()
     )
-    return follow(query, click.echo)
+    return follow(query, say)
 
 
-@click.command()
+@click.command(cls=VisibleErrors)
 @place_options
 @click.option("--to", "target", required=True)
 @click.option("--late", default="10 minutes", show_default=True)

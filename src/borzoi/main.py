@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 import borzoi
+from borzoi.terminal import VisibleGroup
 
 BROKER: Final = "borzoi.shards.main:main"  # a group; all of its commands are ours
 OFFLINE: Final[Mapping[str, str]] = {"archive": "borzoi.shards.archive_commands:archive"}
@@ -49,7 +50,7 @@ SHORT: Final[Mapping[str, str]] = {
 }
 
 
-class Commands(click.Group):
+class Commands(VisibleGroup):
     """Looks commands up by name and imports them then."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

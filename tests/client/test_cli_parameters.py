@@ -131,7 +131,7 @@ def test_details_are_shown_beside_their_parts() -> None:
         "consumer_groups_count": 1,
         "consumer_groups": [{"stream_id": 1, "topic_id": 2, "group_id": 3}],
     }
-    assert card(as_plain(details)).splitlines() == [
+    assert card(as_plain(details)) == [
         "client_id              7",
         "user_id                -",
         "transport              tcp",
@@ -149,7 +149,7 @@ def test_permissions_are_shown() -> None:
     plain = as_plain(UserDetails(UserInfo(1, 0, UserStatus.ACTIVE, "anna"), rights))
     assert plain["username"] == "anna"
     assert plain["permissions"]["streams"]["3"]["send_messages"] is True
-    assert "send_messages" in card(plain)
+    assert any("send_messages" in line for line in card(plain))
 
 
 def test_messages_are_shown() -> None:
@@ -169,10 +169,10 @@ def test_messages_are_shown() -> None:
     }
     rows = [as_plain(MessageAt(2, one, with_headers=False)) for one in (text, binary)]
     assert rows[1]["payload_base64"] == "//4="
-    shown = table(rows)
-    assert "1970-01-01 00:00:01.000000" in shown
-    assert "payload_base64" in shown
-    assert "headers" not in shown
+    names, first, _ = table(rows)
+    assert "1970-01-01 00:00:01.000000" in first
+    assert "payload_base64" in names
+    assert "headers" not in names
 
 
 def test_times_that_no_calendar_has() -> None:

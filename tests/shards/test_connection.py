@@ -182,6 +182,10 @@ class ScriptedSession:
         if not self.later():
             self.finish()
 
+    @property
+    def status_without_login(self) -> int | None:
+        return None if self.is_authenticated else Unauthenticated.status
+
     def refusal_of_send(self, head: memoryview) -> int:
         assert len(head) >= HEAD_SIZE_MAX, "enough to tell where it is to go"
         self.heads.append(bytes(head[:HEAD_SIZE_MAX]))

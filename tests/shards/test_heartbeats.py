@@ -24,6 +24,7 @@ class FakeSession:
         self.transport = Transport.TCP
         self.address = f"127.0.0.1:{client_id}"
         self.was_removed = False
+        self.suspended_user: int | None = None
         self.last_heartbeat = loop.time()
 
     def ping(self) -> None:

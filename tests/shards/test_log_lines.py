@@ -86,8 +86,10 @@ def test_the_time_is_kept_apart_from_second_to_second() -> None:
 
 
 def test_control_characters_are_escaped() -> None:
-    written = line("a\nb\rc\td\x00e\x1b[31mf\x7fg\x9bh\u2028i é")
-    assert written.endswith("a\\nb\\rc\\td\\x00e\\x1b[31mf\\x7fg\\x9bh\\u2028i é\n".encode())
+    written = line("a\nb\rc\td\x00e\x1b[31mf\x7fg\x9bh\u2028i\u202ej\u2066 é")
+    assert written.endswith(
+        "a\\nb\\rc\\td\\x00e\\x1b[31mf\\x7fg\\x9bh\\u2028i\\u202ej\\u2066 é\n".encode()
+    )
     assert written.count(b"\n") == 1
 
 
@@ -129,12 +131,14 @@ def test_a_traceback_is_one_line() -> None:
 
 
 def test_json_lines() -> None:
-    assert json.loads(line('a "b"\nc\x9b', json=True)) == {
+    written = line('a "b"\nc\x9b\u202e', json=True)
+    assert written.endswith(b'"message":"a \\"b\\"\\nc\\u009b\\u202e"}\n')
+    assert json.loads(written) == {
         "time": "2027-01-15T08:00:00.250000Z",
         "level": "INFO",
         "shard": "shard-0",
         "module": "borzoi.shards.session",
-        "message": 'a "b"\nc\\x9b',
+        "message": 'a "b"\nc\x9b\u202e',
     }
 
 

@@ -54,6 +54,30 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
     assert found == []
 
 
+def test_only_one_module_writes_to_the_terminal() -> None:
+    """What others say goes through it, and is escaped."""
+    clicks = {"echo", "secho", "echo_via_pager"}
+    may = {
+        "src/borzoi/terminal.py",
+        # Numbers, for the program that started them.
+        "bench/bare.py",
+        "bench/bare_crossing.py",
+    }
+    found = []
+    for path in python_files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_name = isinstance(node, ast.Name) and node.id == "print"
+            is_clicks = (
+                isinstance(node, ast.Attribute)
+                and node.attr in clicks
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "click"
+            )
+            if is_name or is_clicks:
+                found.append(str(path.relative_to(ROOT)))
+    assert set(found) - may == set()
+
+
 def test_the_needles_find_what_they_should() -> None:
     assert re.search(MACHINE_PATHS[0], "see " + "/wo" + "rk/x")
     assert re.search(REGISTRY_HOSTS[0], "https://py" + "pi.org/simple")

@@ -12,7 +12,7 @@ import uvloop
 from borzoi.protocol.http_head import HEAD_SIZE_MAX
 from borzoi.protocol.openmetrics import CONTENT_TYPE
 from borzoi.shards.metrics import http_door
-from borzoi.shards.metrics.http_door import CONNECTIONS_MAX, HttpCounts, HttpDoor
+from borzoi.shards.metrics.http_door import CONNECTIONS_MAX, HttpCounts, HttpDoor, gives_way
 from borzoi.shards.tasks import Tasks
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -33,8 +33,12 @@ class Door:
     async def open(self) -> None:
         self.port = int((await self.door.listen("127.0.0.1:0")).rpartition(":")[2])
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 22)
+    async def connect(
+        self, source: str = "127.0.0.1"
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(
+            "127.0.0.1", self.port, limit=1 << 22, local_addr=(source, 0)
+        )
 
     async def send(self, *parts: bytes, half_close: bool = False) -> bytes:
         """Everything that comes back until the end."""
@@ -177,21 +181,84 @@ def test_whoever_goes_on_talking_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> 
     with_door(work)
 
 
-def test_too_many_are_closed_at_once_and_counted() -> None:
+async def was_closed(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await asyncio.wait_for(reader.read(-1), TIMEOUT_S) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_the_silent_give_way_oldest_first_and_are_counted() -> None:
     async def work(door: Door) -> None:
         held = [await door.connect() for _ in range(CONNECTIONS_MAX)]
         await door.until(lambda: len(door.door._open) == CONNECTIONS_MAX)
-        reader, writer = await door.connect()
-        with suppress(ConnectionResetError):
-            assert await asyncio.wait_for(reader.read(-1), TIMEOUT_S) == b""
-        writer.close()
-        assert door.counts.refused == 1
+        held[0][1].write(GET[:-2])
+        for number in range(3):
+            assert (await door.send(GET)).endswith(TEXT)
+            await door.until(lambda: len(door.door._open) == CONNECTIONS_MAX - 1)
+            assert door.counts.refused == number + 1
+            # A part of a request is none.
+            assert await was_closed(held[number][0])
+            held.append(await door.connect())
+            await door.until(lambda: len(door.door._open) == CONNECTIONS_MAX)
+        held[3][1].write(GET)
+        assert (await asyncio.wait_for(held[3][0].read(-1), TIMEOUT_S)).endswith(TEXT)
         for _, one in held:
             one.close()
         await door.until(lambda: not door.door._open)
-        assert (await door.send(GET)).endswith(TEXT)
 
     with_door(work)
+
+
+def test_too_many_that_are_served_are_closed_at_once_and_counted() -> None:
+    may_end = asyncio.Event()
+
+    async def slow() -> bytes:
+        await may_end.wait()
+        return TEXT
+
+    async def work(door: Door) -> None:
+        held = [await door.connect() for _ in range(CONNECTIONS_MAX)]
+        for _, one in held:
+            one.write(GET)
+        await door.until(lambda: door.counts.requests == CONNECTIONS_MAX)
+        reader, writer = await door.connect()
+        assert await was_closed(reader)
+        writer.close()
+        assert door.counts.refused == 1
+        # From an address that holds fewer places it is let in.
+        other = await door.connect("127.0.0.2")
+        other[1].write(GET)
+        assert await was_closed(held[0][0])
+        may_end.set()
+        for served, _ in (*held[1:], other):
+            assert (await asyncio.wait_for(served.read(-1), TIMEOUT_S)).endswith(TEXT)
+        assert door.counts.refused == 2
+        for _, one in (*held, other):
+            one.close()
+        await door.until(lambda: not door.door._open)
+
+    with_door(work, slow)
+
+
+@pytest.mark.parametrize(
+    ("places", "newcomer", "number"),
+    [
+        ("a a a a", "a", 0),
+        ("A a A a", "a", 1),
+        ("b a a b b", "c", 0),
+        ("c b a a b b", "a", 1),
+        ("B b A A A", "a", 1),  # those that wait go first, whoever holds more
+        ("A A A A", "a", None),
+        ("A A A A", "b", 0),
+        ("B A A A", "b", 1),
+        ("B B A A A", "b", None),  # no more than one apart: the place would go to and fro
+    ],
+)
+def test_which_place_is_taken_over(places: str, newcomer: str, number: int | None) -> None:
+    """Small letters wait, capital ones are served."""
+    taken = [(place.lower(), place.isupper()) for place in places.split()]
+    assert gives_way(taken, newcomer) == number
 
 
 def test_a_fault_of_ours_and_figures_that_come_too_late() -> None:
