@@ -1,59 +1,61 @@
 """The one thread of a shard that hashes passwords, and who is next.
 
 A hash costs tens of milliseconds of CPU and 19 MiB, so there is never more than one at a time.
-Whoever has failed to log in waits behind everybody who has not; that is looked up when somebody
-is chosen, because it changes while they wait. Who has disconnected is passed over.
-
-Always: at most one turn is taken; at most `waiting_max` wait for one.
+The thread yields to the loop: a login may take longer on a busy shard, but sends and polls do not.
+Who is next is decided by address before the login and by user after it (turns.py); who has failed
+to log in waits behind others.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor
-from contextlib import asynccontextmanager
-from typing import NamedTuple, TypeVar
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from typing import Final, NamedTuple, TypeVar
 
-from borzoi.protocol.errors import Disconnected
 from borzoi.shards.passwords import hash_password, verify_password
+from borzoi.shards.turns import FairTurns, no_handicap
+
+NICENESS: Final = 5
+"""A third of the loop's weight: on a core that is quite taken a hash takes four times as long."""
 
 Result = TypeVar("Result")
 
 
-class Waiting(NamedTuple):
-    """Somebody in the queue."""
+def hashing_thread() -> Executor:
+    """Where hashing happens: on the worker's core, behind its loop."""
 
-    rank: Callable[[], int]
-    turn: asyncio.Future[None]
+    def lower() -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+    return ThreadPoolExecutor(1, "hashing", initializer=lower)
+
+
+class Asker(NamedTuple):
+    """Who wants something hashed."""
+
+    taker: str
     is_there: Callable[[], bool]
+    rank: Callable[[], int] = no_handicap
+    order: Callable[[], int] = no_handicap
 
 
 class Hashing:
     """Hashes and verifies, one at a time."""
 
-    def __init__(self, thread: Executor, waiting_max: int) -> None:
+    def __init__(self, thread: Executor, turns: FairTurns) -> None:
         self._thread = thread
-        self._waiting_max = waiting_max
-        self._waiting: list[Waiting] = []
-        self._taken = False
+        self._turns = turns
         # Stands for users who do not exist. Made before anybody can ask, by the thread that would
         # be asked; so it is there in time, and boot does not wait for it.
         self._dummy_hash = thread.submit(hash_password, "nobody has this password")
 
-    @asynccontextmanager
-    async def turn(
-        self, rank: Callable[[], int], is_there: Callable[[], bool]
-    ) -> AsyncIterator[None]:
-        """Wait to be the one who may hash: the lowest rank, then who has waited longest.
-
-        Disconnected if too many wait, or if nobody is there any more.
-        """
-        if self._taken:
-            await self._wait(rank, is_there)
-        self._taken = True
-        try:
-            yield
-        finally:
-            self._next()
+    def turn(self, asker: Asker) -> AbstractAsyncContextManager[None]:
+        """Wait to be the one who may hash. Disconnected if too many wait, or the asker is gone."""
+        return self._turns.turn(
+            asker.taker, rank=asker.rank, order=asker.order, is_there=asker.is_there
+        )
 
     async def hash(self, password: str) -> str:
         """The hash of a new password. Within a turn."""
@@ -62,46 +64,6 @@ class Hashing:
     async def verify(self, stored: str | None, password: str) -> bool:
         """Whether the password is the one of that hash. As slow for no hash. Within a turn."""
         return await self._run(self._verify, stored, password)
-
-    def __len__(self) -> int:
-        """How many wait."""
-        return len(self._waiting)
-
-    async def _wait(self, rank: Callable[[], int], is_there: Callable[[], bool]) -> None:
-        if len(self._waiting) >= self._waiting_max:
-            self._pass_over_the_gone()
-        if len(self._waiting) >= self._waiting_max:
-            raise Disconnected(f"{len(self._waiting)} others wait to have a password hashed")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiting(rank, turn, is_there))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                # It was our turn already: hand it on.
-                self._next()
-            raise
-
-    def _next(self) -> None:
-        self._pass_over_the_gone()
-        if not self._waiting:
-            self._taken = False
-            return
-        # The first of several that are equal: `min` keeps the order of arrival.
-        chosen = min(self._waiting, key=lambda waiting: waiting.rank())
-        self._waiting.remove(chosen)
-        chosen.turn.set_result(None)
-
-    def _pass_over_the_gone(self) -> None:
-        kept = []
-        for waiting in self._waiting:
-            if waiting.turn.done():
-                continue
-            if waiting.is_there():
-                kept.append(waiting)
-            else:
-                waiting.turn.set_exception(Disconnected("the client is gone"))
-        self._waiting = kept
 
     def _verify(self, stored: str | None, password: str) -> bool:
         if stored is None:

@@ -11,6 +11,7 @@ call (`take_effects`), before anything else is done with the new state.
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
@@ -36,7 +37,7 @@ from borzoi.shards.groups.claims import Claims
 from borzoi.shards.groups.coordinator import Coordinator
 from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.service import Groups
-from borzoi.shards.hashing import Hashing
+from borzoi.shards.hashing import Hashing, hashing_thread
 from borzoi.shards.heartbeats import Heartbeats
 from borzoi.shards.listener import Listener
 from borzoi.shards.login_failures import Attempt, LoginFailures
@@ -69,9 +70,11 @@ from borzoi.shards.supervisor_link import SupervisorLink
 from borzoi.shards.target import Target
 from borzoi.shards.tasks import Tasks
 from borzoi.shards.token_cleaner import TokenCleaner
+from borzoi.shards.turns import FairTurns
 from borzoi.shards.upkeep import Upkeep, UpkeepStats
 from borzoi.shards.usage import UsageMeter
 from borzoi.shards.worker_spec import WorkerSpec
+from borzoi.shares import ShareFigures, Shares
 from borzoi.storage.wal import LogEnd
 
 LOG: Final = logging.getLogger(__name__)
@@ -111,6 +114,8 @@ class Shard:
         self._began = time.monotonic()
         self._clock = BrokerClock(spec.broker_start)
         self._describer = Describer(storage.readers)
+        self._shared: dict[str, Callable[[], ShareFigures]] = {}
+        """By name, whatever is scarce here and shared by a rule; each has its rows of metrics."""
 
         self.metadata = MetadataService(copy, memory.board, self.take_effects)
         self.writing = None if writer is None else self._new_writing(writer)
@@ -135,13 +140,7 @@ class Shard:
         claim_owners = ClaimOwners(self._owners, claims, peers)
         self.coordinator = None if writer is None else self._new_coordinator(local, claim_owners)
         self.groups = Groups(spec.shard, peers, memory.pool, local, claim_owners, self.coordinator)
-        self._logins = Logins(
-            self.metadata,
-            Hashing(ThreadPoolExecutor(1, "hashing"), config.limits.logins_waiting_max),
-            LoginFailures(failure_limits(config.limits), time.monotonic),
-            config.limits.login_failures_free,
-            self._tell_login_note,
-        )
+        self._logins = self._new_logins()
         self._caches = Caches(storage.readers, peers, memory.pool)
         self._upkeep = Upkeep(spec.shard, self._upkeep_stats, peers, memory.pool)
         figures = Figures(spec.shard, self._own_figures, peers, memory.pool, tasks)
@@ -193,6 +192,24 @@ class Shard:
         )
         writing.on_effects = self.take_effects
         return writing
+
+    def _new_logins(self) -> Logins:
+        places = self._share(
+            "logins", Shares("logins that wait", self._config.limits.logins_waiting_max)
+        )
+        limits = failure_limits(self._config.limits)
+        return Logins(
+            self.metadata,
+            Hashing(hashing_thread(), FairTurns(places)),
+            LoginFailures(limits, time.monotonic),
+            limits,
+            self._tell_login_note,
+        )
+
+    def _share(self, name: str, shares: Shares) -> Shares:
+        """Have metrics tell how something scarce is shared."""
+        self._shared[name] = shares.figures
+        return shares
 
     def _new_coordinator(self, local: LocalMembers, claim_owners: ClaimOwners) -> Coordinator:
         timing = self._config.consumer_group

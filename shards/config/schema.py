@@ -446,6 +446,12 @@ class Limits(Table, frozen=True, kw_only=True):
     login_backoff_max            but never longer than this
     login_failures_forgotten_after   a failure that is older counts for nothing
     login_failures_kept_max      pairs of user and address whose failures are remembered
+    login_failures_free_per_address  failed logins of one address, under whatever name, within
+                                 login_failures_forgotten_after; it is slowed down then, until it
+                                 has not failed for as long
+    logins_slowed_per_second     of names that have not logged in from a slowed address lately, so
+                                 many are looked at by one shard; the others are refused
+    logins_known_for             a user who has logged in from an address is not slowed down with it
     frame_timeout                from a frame's first byte to its last
     write_timeout                the window in which a client has to read what is sent to it
     read_rate_min                bytes a second that it has to take on average in that window
@@ -470,6 +476,9 @@ class Limits(Table, frozen=True, kw_only=True):
     login_backoff_max: Duration = MINUTE
     login_failures_forgotten_after: Duration = 15 * MINUTE
     login_failures_kept_max: U32 = 10_000
+    login_failures_free_per_address: U32 = 100
+    logins_slowed_per_second: U32 = 5
+    logins_known_for: Duration = DAY
     frame_timeout: Duration = 60 * SECOND
     write_timeout: Duration = 60 * SECOND
     read_rate_min: Size = 8 * KIB

@@ -6,6 +6,7 @@ from borzoi.protocol.generations import Generation
 from borzoi.protocol.responses.clients import Transport
 from borzoi.shards.groups.share import Turns
 from borzoi.shards.logins import Who
+from borzoi.shards.origins import host_of, origin_of
 
 
 class Caller(Protocol):
@@ -30,4 +31,5 @@ class Caller(Protocol):
 
 def who_asks(caller: Caller) -> Who:
     """Where a login or a password comes from."""
-    return Who(caller.address.rpartition(":")[0], lambda: caller.is_open)
+    host = host_of(caller.address)
+    return Who(host, origin_of(host), caller.user_id, lambda: caller.is_open)

@@ -27,7 +27,7 @@ def login_with_personal_access_token(
     try:
         user_id = check_token(state, command.token, services.clock.now_us())
     except BrokerError as error:
-        services.logins.note_other_failure("token", "a token", who_asks(caller).host, str(error))
+        services.logins.note_other_failure("token", "a token", who_asks(caller), str(error))
         raise
     return _become(services, caller, user_id, "", "")
 

@@ -20,6 +20,7 @@ from borzoi.protocol.responses.users import UserDetails, UserInfo
 from borzoi.shards.access import require
 from borzoi.shards.credentials import check_password, check_username
 from borzoi.shards.handlers.caller import Caller, who_asks
+from borzoi.shards.logins import account_of
 from borzoi.shards.metadata.commands import CreateHashedUser, SetPasswordHash
 from borzoi.shards.metadata.state import User
 from borzoi.shards.services import Services
@@ -88,9 +89,9 @@ async def change_password(services: Services, caller: Caller, command: ChangePas
     check_password(command.current_password)
     check_password(command.new_password)
     user = _may_change_password(services, caller, command)
-    user_id, username, stored = user.id, user.username, user.password_hash
+    user_id, stored = user.id, user.password_hash
     who = who_asks(caller)
-    await services.logins.verify(username, stored, command.current_password, who)
+    await services.logins.verify(account_of(user), command.current_password, who)
     hashed = await services.logins.hash(command.new_password, who)
     _may_change_password(services, caller, command)
     # The log takes it only if `stored` is still that user's hash, whoever has the id by now.
