@@ -180,7 +180,8 @@ class LoginFailures:
         before = self._address(host, now)
         level_max = self._limits.free_per_address
         level = min(before.level + 1, level_max)
-        is_slowed = before.is_slowed or level >= level_max
+        # A part of the first may have worn off since.
+        is_slowed = before.is_slowed or level > level_max - 1
         address = Address(before.failures + 1, level, now, is_slowed)
         self._put(self._addresses, host, address)
         return address
