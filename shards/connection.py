@@ -297,6 +297,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # What the worker calls.
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in work."""
+        return not self._busy
+
     def check_deadlines(self, now: float) -> str | None:
         """Close the connection if it keeps us waiting too long; the reason, if so."""
         transport = self._transport

@@ -1,14 +1,13 @@
 """The TCP door of a shard: its own listening socket, and the connections that came through.
 
 Every worker opens its own socket with SO_REUSEPORT; when one dies, the kernel sends new
-connections to the living. Counts are bounded: too many connections, in all or from one address,
-are closed at once.
+connections to the living. Counts are bounded and shared by address and user: too many connections
+are closed at once, and those that do not log in give way (connection_places.py).
 """
 
 import asyncio
 import logging
 import socket
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,13 +22,16 @@ from borzoi.shards.config.addresses import format_address, parse_address
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import Limits, TcpSocket
 from borzoi.shards.connection import Connection, SessionOfConnection
+from borzoi.shards.connection_places import ConnectionPlaces
 from borzoi.shards.copying import COPY_BYTES, CopyingLink, CopyingSession
+from borzoi.shards.origins import host_of, origin_of
 from borzoi.shards.session import Link, Session
 from borzoi.shards.worker_spec import SessionState
 
 LOG: Final = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
+PARTING: Final = encode_response(Disconnected.status)
 
 
 class Listener:
@@ -55,8 +57,11 @@ class Listener:
         self._lost_session = lost_session
         # By address: sockets that another shard has let go of and that are about to open here.
         self._arriving: dict[str, SessionState] = {}
-        self._connections_max = limits.connections_max
-        self._per_address_max = limits.connections_per_address_max
+        self.places = ConnectionPlaces[Connection](
+            limits.connections_max,
+            limits.connections_per_address_max,
+            limits.connections_before_login_max,
+        )
         self._limits = ConnectionLimits(
             limits.frame_size_max,
             limits.control_frame_size_max,
@@ -67,7 +72,6 @@ class Listener:
             limits.read_rate_min,
         )
         self._open: dict[Connection, Session] = {}
-        self._per_address: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
 
     @property
@@ -97,21 +101,24 @@ class Listener:
 
     def opened(self, connection: Connection, address: str) -> SessionOfConnection | None:
         """A session for a new connection, None when there are too many."""
-        host = _host(address)
-        if len(self._open) >= self._connections_max:
-            LOG.warning("refused %s: %d connections are open", address, len(self._open))
-            return None
-        if self._per_address[host] >= self._per_address_max:
-            LOG.warning("refused %s: %d are open from there", address, self._per_address[host])
+        origin = origin_of(host_of(address))
+        arriving = self._arriving.get(address)
+        if arriving is None:
+            if not self.places.admits(origin):
+                return None
+            if (leaving := self.places.giving_way()) is not None:
+                leaving.close(PARTING)
+        elif self.places.is_full:
+            LOG.warning("refused %s of another shard: %d are open", address, len(self._open))
             return None
         link: Link = CopyingLink(connection) if COPY_BYTES else connection
-        arriving = self._arriving.pop(address, None)
         if arriving is not None:
+            del self._arriving[address]
             session = self._adopt_session(link, arriving)
         else:
             session = self._new_session(link, address, Transport.TCP)
-        self._per_address[host] += 1
         self._open[connection] = session
+        self.places.add(connection, session, origin)
         self._clients.add(session)
         if arriving is not None:
             session.settle_in(arriving)
@@ -123,13 +130,11 @@ class Listener:
         if session is None:
             return
         self._clients.remove(session)
-        host = _host(session.address)
-        self._per_address[host] -= 1
-        if not self._per_address[host]:
-            del self._per_address[host]
+        self.places.remove(connection)
 
     def check_deadlines(self) -> None:
-        """Close connections that keep us waiting too long."""
+        """Close connections that keep us waiting too long, and count who is logged in."""
+        self.places.settle()
         now = self._loop.time()
         for connection, session in list(self._open.items()):
             reason = connection.check_deadlines(now)
@@ -142,9 +147,8 @@ class Listener:
         """Stop accepting and say goodbye to everybody."""
         if self._server is not None:
             self._server.close()
-        parting = encode_response(Disconnected.status)
         for connection in list(self._open):
-            connection.close(parting)
+            connection.close(PARTING)
 
     def _accept(self) -> Connection:
         return Connection(self._loop, self, self._receive, self._pool, self._limits)
@@ -197,7 +201,3 @@ def bound_address(listening: socket.socket) -> str:
     """Where it listens, with the real port."""
     host, port = listening.getsockname()[:2]
     return format_address(host, port)
-
-
-def _host(address: str) -> str:
-    return address.rpartition(":")[0]

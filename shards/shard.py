@@ -169,6 +169,8 @@ class Shard:
             lambda link, state: Session.adopt(services, link, state),
             lambda state: self.groups.lost(client_id_of(state.address), state.seats),
         )
+        self._share("connections", self.listener.places.shares)
+        self._share("before_login", self.listener.places.before_login)
         self.archiver = self._new_archiver() if archives(config) else None
         self.compressing = self._new_compressing()
         self.metrics_door = self._new_metrics_door(figures)
@@ -393,6 +395,7 @@ class Shard:
             self._clients,
             self.listener,
             self._http_counts,
+            self._shared,
         )
         # All shards together tell of no more than was asked for, where each may tell one.
         rows_max = max(1, self._config.metrics.series_max // self._spec.shard_count)

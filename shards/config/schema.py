@@ -437,8 +437,11 @@ class Limits(Table, frozen=True, kw_only=True):
     share_weight                 of scarce memory (received frames, copies), connections, places in
                                  queues and stored offsets a user, before the login an address, may
                                  hold so many times what is still free: 1 leaves half to the others
-    connections_max              open connections of one shard
-    connections_per_address_max  of these, from one remote address
+    connections_max              open connections of one shard; one address before the login, and
+                                 one user after it, has at most 4 x share_weight of what is free
+    connections_per_address_max  of these, from one remote address (of IPv6, one network of 64 bits)
+    connections_before_login_max of these, without a login: one more, and the address that has most
+                                 loses its oldest; never more than half of connections_max
     login_timeout                from the connect to a successful login
     logins_waiting_max           logins of one shard that wait for the thread that hashes
     login_failures_free          failed logins in a row before a user and address have to wait
@@ -469,6 +472,7 @@ class Limits(Table, frozen=True, kw_only=True):
     share_weight: U32 = 1
     connections_max: U32 = 10_000
     connections_per_address_max: U32 = 5_000
+    connections_before_login_max: U32 = 2_000
     login_timeout: Duration = 30 * SECOND
     logins_waiting_max: U32 = 1024
     login_failures_free: U32 = 5

@@ -34,6 +34,18 @@ COMPRESSED_FIELDS: Final = {
 }
 
 
+SHARE_GAUGES: Final = {
+    "total": "How much there is of something scarce that users and addresses share.",
+    "taken": "How much of it is taken.",
+    "largest": "What the user or address that has most of it has.",
+    "takers": "How many users and addresses have some of it.",
+}
+SHARE_COUNTERS: Final = {
+    "waits": "How often a user or address had to wait for its share.",
+    "refusals": "How often one was refused, because it had its share.",
+}
+
+
 class Disk(NamedTuple):
     """The file system that holds the data."""
 
@@ -58,6 +70,7 @@ def families(scrape: Scrape) -> Iterator[Family]:
     yield from _known_from_iggy(scrape)
     yield from _broker(scrape)
     yield from _shards(scrape)
+    yield from _shared(scrape)
     naming = Naming(scrape.names)
     yield from _topics(scrape, naming)
     yield from _consumers(scrape, naming)
@@ -171,6 +184,19 @@ def _shards(scrape: Scrape) -> Iterator[Family]:
         SHARD,
         [((shard,), one.duplicates) for shard, one in told],
     )
+
+
+def _shared(scrape: Scrape) -> Iterator[Family]:
+    for fields, family in ((SHARE_GAUGES, _gauge), (SHARE_COUNTERS, _counter)):
+        for field, help in fields.items():
+            rows = [
+                ((shard, share), getattr(found, field))
+                for shard, one in scrape.shards.items()
+                for share, found in one.shared.items()
+            ]
+            # A gauge that ended with "total" would be taken for a counter.
+            name = "size" if field == "total" else field
+            yield family(f"share_{name}", help, ("shard", "share"), rows)
 
 
 def _topics(scrape: Scrape, naming: Naming) -> Iterator[Family]:

@@ -9,7 +9,7 @@ some milliseconds apart.
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,7 @@ from borzoi.shards.metrics.shard_figures import (
 from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.write_faults import FaultCount, WriteFaults
+from borzoi.shares import ShareFigures
 from borzoi.storage.ratio import Ratio
 
 STEPS_PER_TURN: Final = 256
@@ -57,6 +58,7 @@ class Sources:
     clients: Clients
     listener: Listener
     http: HttpCounts
+    shared: Mapping[str, Callable[[], ShareFigures]]
 
 
 class Walk:
@@ -159,6 +161,7 @@ async def own_figures(
         metadata_is_read_only=sources.writing is not None and sources.writing.is_read_only,
         duplicates=0 if sources.deduplication is None else sources.deduplication.dropped,
         lags=walk.lags,
+        shared={name: figures() for name, figures in sources.shared.items()},
     )
 
 

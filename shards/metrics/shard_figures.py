@@ -15,6 +15,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from borzoi.shards.write_faults import FaultCount
+from borzoi.shares import ShareFigures
 from borzoi.storage.ratio import Ratio
 
 T = TypeVar("T")
@@ -108,6 +109,7 @@ class ShardFigures(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     metadata_is_read_only: bool
     duplicates: int
     lags: Lags
+    shared: dict[str, ShareFigures]
 
 
 def cut(rows: Iterable[T], total: int, rows_max: int) -> Cut[T]:

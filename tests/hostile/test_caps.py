@@ -11,6 +11,8 @@ import psutil
 import pytest
 
 from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.sessions import LoginUser
+from borzoi.protocol.commands.users import CreateUser
 from borzoi.protocol.frame import REQUEST_HEADER
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
@@ -38,25 +40,50 @@ def descriptors(broker: BrokerProcess) -> int:
 
 
 @pytest.mark.slow
-def test_the_cap_on_connections_of_a_shard(new_broker: NewBroker) -> None:
+def test_no_user_has_all_connections_of_a_shard(new_broker: NewBroker) -> None:
     broker = new_broker(**ONE_SHARD, IGGY_LIMITS_CONNECTIONS_MAX=str(CAP))
     with ExitStack() as opened:
-        wires = [opened.enter_context(Wire(broker)) for _ in range(CAP)]
-        assert all(is_let_in(wire) for wire in wires)
-        for _ in range(3):
-            with Wire(broker) as refused:
-                assert not is_let_in(refused)
-        assert all(is_let_in(wire) for wire in wires)
-        # A place that is given up is somebody else's.
-        wires.pop().close()
+        # Who is there before the user that takes all it gets.
+        first = opened.enter_context(Wire(broker, "127.0.0.2")).log_in()
+        assert first.ask(CreateUser("other", "password")).status == 0
+        greedy: list[Wire] = []
 
         def gets_in() -> bool:
             wire = opened.enter_context(Wire(broker))
-            return is_let_in(wire)
+            if not is_let_in(wire):
+                return False
+            greedy.append(wire.log_in())
+            return True
 
+        while len(greedy) < CAP and gets_in():
+            pass
+        assert CAP / 2 < len(greedy) < CAP - 1
+        with Wire(broker, "127.0.0.3") as other:
+            assert other.ask(LoginUser("other", "password")).status == 0
+        assert all(is_let_in(wire) for wire in (first, *greedy))
+        # A place that is given up is somebody else's.
+        greedy.pop().close()
         wait_for(gets_in)
-        with Wire(broker) as refused:
-            assert not is_let_in(refused)
+        assert not gets_in()
+    said = broker.output()
+    assert said.count("is refused 1 connections") == 1
+    assert "fault of ours" not in said
+
+
+@pytest.mark.slow
+def test_connections_without_a_login_give_way(new_broker: NewBroker) -> None:
+    """A thousand silent ones of one address, and logins of others through the same door."""
+    broker = new_broker(**ONE_SHARD, IGGY_LIMITS_CONNECTIONS_MAX=str(CAP))
+    with ExitStack() as opened:
+        patient = opened.enter_context(Wire(broker, "127.0.0.2"))
+        assert is_let_in(patient)
+        silent = [opened.enter_context(Wire(broker)) for _ in range(5 * CAP)]
+        with Wire(broker, "127.0.0.3") as other:
+            other.log_in()
+        # Of the address that has most, the oldest: not of one that has a single connection.
+        patient.log_in()
+        assert is_let_in(silent[-1])
+        assert all(wire.drain_until_closed() for wire in silent[:CAP])
     assert "fault of ours" not in broker.output()
 
 

@@ -58,8 +58,8 @@ def test_nobody_waits_for_a_flood_of_invented_names(new_broker: NewBroker) -> No
                 during = typical_login_s(broker, source)
                 assert during < SLOWER_MAX * undisturbed, (source, undisturbed, during)
             neighbour.check(rounds_more=200)
-            # Half of what took ten times as long before; other tests run beside this one.
-            assert neighbour.percentile_ms(50) < 5 * before_ms
+            # Hardly more than before, if no other tests run beside this one.
+            assert neighbour.percentile_ms(50) < SLOWER_MAX * before_ms
     # Slowly, but it was answered, as what it is.
     assert flood.answered > 200
     assert set(flood.answers) <= {InvalidCredentials.status, Disconnected.status}

@@ -25,6 +25,7 @@ def shard_figures(**known: Any) -> ShardFigures:
         "metadata_is_read_only": False,
         "duplicates": 0,
         "lags": Lags(),
+        "shared": {},
     }
     return ShardFigures(**{**nothing, **known})
 

@@ -21,6 +21,7 @@ from borzoi.shards.metrics.shard_figures import (
     Resident,
 )
 from borzoi.shards.write_faults import FaultCount
+from borzoi.shares import ShareFigures
 from borzoi.storage.ratio import Ratio
 from tests.scraped import Scraped
 from tests.shards.metrics.samples import lags_of, shard_figures
@@ -54,6 +55,7 @@ ONE = shard_figures(
     refused_partitions=1,
     faults=[FaultCount("sync", "EIO", 1)],
     duplicates=16,
+    shared={"logins": ShareFigures(20, 21, 22, 23, 24, 25)},
     lags=lags_of(Lag(FIRST, GROUP, 0, 17), Lag(FIRST, CONSUMER, 42, 0), left_out=18),
 )
 TWO = shard_figures(
@@ -101,6 +103,13 @@ def test_sums_and_labels() -> None:
     assert found.value("borzoi_shard_resident_memory_bytes", shard=0, kind="file") == 200
     assert found.value("borzoi_shard_cpu_seconds", shard=0) == 1.5
     assert found.total("borzoi_deduplication_dropped_messages") == 16
+
+
+def test_what_is_shared() -> None:
+    found = scraped()
+    fields = ("size", "taken", "largest", "takers", "waits", "refusals")
+    told = [found.value(f"borzoi_share_{field}", shard=0, share="logins") for field in fields]
+    assert told == [20, 21, 22, 23, 24, 25]
 
 
 def test_compression_by_codec_is_of_all_topics_and_by_topic_of_all_shards() -> None:

@@ -26,9 +26,12 @@ from borzoi.shards.metrics.shard_figures import (
     Lag,
     Resident,
     ShardFigures,
+    decode,
+    encode,
 )
 from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.partitions import Partitions
+from borzoi.shares import ShareFigures
 from borzoi.storage.codecs import Codec
 from borzoi.storage.ratio import Ratio
 from borzoi.storage.segment import Compressed
@@ -196,6 +199,7 @@ def test_all_that_a_shard_tells(owner: Owner) -> None:
         cast("Clients", Counted()),
         cast("Listener", Counted()),
         HttpCounts(7, 8),
+        {"logins": lambda: ShareFigures(10, 3, 2, 2, 1, 0)},
     )
     told = asyncio.run(own_figures(sources, 10, lambda: Resident(1, 2, 3)))
     assert isinstance(told, ShardFigures)
@@ -207,6 +211,8 @@ def test_all_that_a_shard_tells(owner: Owner) -> None:
     assert told.archive == ArchiveFigures(5, 500, 3, 2)
     assert not told.metadata_is_read_only
     assert told.duplicates == 0
+    assert told.shared == {"logins": ShareFigures(10, 3, 2, 2, 1, 0)}
+    assert decode(encode(told)) == told
     assert {one.written for one in told.faults} == {"messages", "sync", "offsets"}
 
 
