@@ -31,6 +31,7 @@ from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import archives
 from borzoi.shards.describe import Describer
 from borzoi.shards.descriptors import RequestKind
+from borzoi.shards.fair_changes import FairChanges
 from borzoi.shards.file_limits import affordable
 from borzoi.shards.groups.claim_owners import ClaimOwners
 from borzoi.shards.groups.claims import Claims
@@ -55,6 +56,7 @@ from borzoi.shards.metrics.own_figures import Sources, own_figures, resident_mem
 from borzoi.shards.metrics.shard_figures import ShardFigures
 from borzoi.shards.migration import Migration
 from borzoi.shards.owners import Owners
+from borzoi.shards.pace import Pace
 from borzoi.shards.peer_requests import PeerRequests
 from borzoi.shards.peers import Peers
 from borzoi.shards.polls import Polls
@@ -119,7 +121,9 @@ class Shard:
 
         self.metadata = MetadataService(copy, memory.board, self.take_effects)
         self.writing = None if writer is None else self._new_writing(writer)
-        self.metadata.proposer = self.writing or RemoteProposer(peers, memory.pool)
+        self.metadata.proposer = FairChanges(
+            self.writing or RemoteProposer(peers, memory.pool), self._new_change_turns()
+        )
         self._sends = Sends(self.metadata)
         self._owners = Owners(
             spec.shard,
@@ -195,9 +199,16 @@ class Shard:
         writing.on_effects = self.take_effects
         return writing
 
+    def _new_change_turns(self) -> FairTurns:
+        limits = self._config.limits
+        # A connection has one change at a time in work: twice as many places, and no rule for the
+        # shares of them ever refuses one.
+        places = self._share("changes", Shares("changes of metadata", 2 * limits.connections_max))
+        return FairTurns(places, Pace(limits.changes_per_second, limits.changes_burst))
+
     def _new_logins(self) -> Logins:
         places = self._share(
-            "logins", Shares("logins that wait", self._config.limits.logins_waiting_max)
+            "logins", Shares("places to log in", self._config.limits.logins_waiting_max)
         )
         limits = failure_limits(self._config.limits)
         return Logins(

@@ -13,7 +13,8 @@ rank come. Ranks and orders are asked for when somebody is chosen: they change w
 With a *pace* each taker has so many turns a second, after a burst. Who has had them waits, and
 meanwhile all others go on.
 
-Waiting places are `Shares`: one taker never fills the queue. Who has gone is passed over.
+Waiting places are `Shares`: one taker never fills the queue. Who has gone is passed over. Between
+two turns the loop serves everybody else.
 
 Always: at most one turn is taken; a taker that waits for nothing costs nothing but its pace.
 """
@@ -66,11 +67,12 @@ class _Wish:
 class _Queue:
     """What one taker waits for."""
 
-    __slots__ = ("is_paced", "since", "wishes")
+    __slots__ = ("is_held_up", "is_paced", "since", "wishes")
 
     def __init__(self, since: int, *, is_paced: bool) -> None:
         self.since = since  # how many turns there had been when it came, or had its last one
         self.is_paced = is_paced
+        self.is_held_up = False  # whether it would have been its turn but for its pace
         self.wishes: list[_Wish] = []
 
 
@@ -118,8 +120,7 @@ class FairTurns:
         try:
             yield
         finally:
-            self._taken = False
-            self._next()
+            self._end()
 
     async def _wait(self, taker: str, wish: _Wish, *, is_paced: bool) -> None:
         if not self.places.allows(taker, 1):
@@ -131,8 +132,6 @@ class FairTurns:
         if queue is None:
             queue = self._queues[taker] = _Queue(self._turns, is_paced=is_paced)
         queue.wishes.append(wish)
-        if is_paced and self._pace_s(taker):
-            self.places.note_wait(taker, 1)
         if not self._taken:
             self._next()
         try:
@@ -142,9 +141,20 @@ class FairTurns:
                 self._remove(taker, queue, wish)
             elif not wish.turn.cancelled() and wish.turn.exception() is None:
                 # It had the turn already: hand it on.
-                self._taken = False
-                self._next()
+                self._end()
             raise
+
+    def _end(self) -> None:
+        """The next turn begins with the next turn of the loop.
+
+        Turns that wait for nothing would otherwise all come in one turn of the loop, in the order
+        in which they were asked for, and all others behind them.
+        """
+        asyncio.get_running_loop().call_soon(self._free)
+
+    def _free(self) -> None:
+        self._taken = False
+        self._next()
 
     def _next(self) -> None:
         """Give the turn to the next, if there is one that may have it now."""
@@ -167,12 +177,18 @@ class FairTurns:
         best = 0
         for taker, queue in self._queues.items():
             if queue.is_paced and self._pace_s(taker):
+                self._note_wait(taker, queue)
                 continue
             due = queue.since + RANK_TURNS * queue.wishes[0].rank()
             # The first of several that are equal is the one that has waited longest.
             if found is None or due < best:
                 found, best = (taker, queue), due
         return found
+
+    def _note_wait(self, taker: str, queue: _Queue) -> None:
+        if not queue.is_held_up:
+            queue.is_held_up = True
+            self.places.note_wait(taker, 1)
 
     def _begin(self, taker: str, *, is_paced: bool) -> None:
         self._taken = True
@@ -183,6 +199,7 @@ class FairTurns:
         if queue is not None:
             # It wants more: behind all others.
             queue.since = self._turns
+            queue.is_held_up = False
             self._queues[taker] = queue
 
     def _remove(self, taker: str, queue: _Queue, wish: _Wish) -> None:

@@ -455,6 +455,9 @@ class Limits(Table, frozen=True, kw_only=True):
     logins_slowed_per_second     of names that have not logged in from a slowed address lately, so
                                  many are looked at by one shard; the others are refused
     logins_known_for             a user who has logged in from an address is not slowed down with it
+    changes_per_second           of streams, topics, users and the like, by one user through one
+                                 shard; what is more waits, and others go on meanwhile
+    changes_burst                so many of them at once after a pause
     frame_timeout                from a frame's first byte to its last
     write_timeout                the window in which a client has to read what is sent to it
     read_rate_min                bytes a second that it has to take on average in that window
@@ -483,6 +486,8 @@ class Limits(Table, frozen=True, kw_only=True):
     login_failures_free_per_address: U32 = 100
     logins_slowed_per_second: U32 = 5
     logins_known_for: Duration = DAY
+    changes_per_second: U32 = 200
+    changes_burst: U32 = 2_000
     frame_timeout: Duration = 60 * SECOND
     write_timeout: Duration = 60 * SECOND
     read_rate_min: Size = 8 * KIB
