@@ -1,9 +1,10 @@
 """Who has how many of a shard's connections: by address before the login, by user after it.
 
-Connections are `Shares`: a taker has at most CONNECTIONS_WEIGHT times what is free, so that no
-address and no user ever has all of them. Whether one more is let in is asked of its address and of
-all users who are logged in from there, since who comes next is most likely one of them. Once a
-connection is in, it stays, whoever logs in on it: it only counts for another taker then.
+Connections are `Shares`: a taker has at most CONNECTIONS_WEIGHT times what is free, as far as the
+settings leave it at that, so that no address and no user ever has all of them. Whether one more is
+let in is asked of its address and of all users who are logged in from there, since who comes next
+is most likely one of them. Once a connection is in, it stays, whoever logs in on it: it only
+counts for another taker then.
 
 Connections without a login have places of their own, `before_login`. Nobody is refused for want of
 one: if all are taken, the address that has most of them loses its oldest that has nothing in work.
@@ -68,9 +69,11 @@ class ConnectionPlaces(Generic[V]):
         connections_max: int,
         per_address_max: int,
         before_login_max: int,
+        share_weight: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.shares = Shares("connections", connections_max, CONNECTIONS_WEIGHT, clock)
+        weight = CONNECTIONS_WEIGHT * share_weight
+        self.shares = Shares("connections", connections_max, weight, clock)
         # Half of all at most, or who is not logged in would have all there are.
         before_login_max = min(before_login_max, max(1, connections_max // 2))
         self.before_login = Shares("connections before login", before_login_max, clock=clock)

@@ -61,6 +61,7 @@ class Listener:
             limits.connections_max,
             limits.connections_per_address_max,
             limits.connections_before_login_max,
+            limits.share_weight,
         )
         self._limits = ConnectionLimits(
             limits.frame_size_max,

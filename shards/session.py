@@ -39,6 +39,7 @@ from borzoi.router.buffer import Buffer
 from borzoi.shards.asking import Abandoned
 from borzoi.shards.groups.share import Turns
 from borzoi.shards.handlers.table import HANDLERS
+from borzoi.shards.origins import host_of, origin_of
 from borzoi.shards.peers import ABANDONED
 from borzoi.shards.pieces import WHOLE_SIZE_MAX
 from borzoi.shards.polling import Polling
@@ -137,7 +138,7 @@ class Session:
     def taker(self) -> str:
         """In whose name scarce things are taken: the user's, before the login the address's."""
         if self.user_id is None:
-            return address_taker(self.address.rpartition(":")[0])
+            return address_taker(origin_of(host_of(self.address)))
         return user_taker(self.user_id)
 
     @property

@@ -118,6 +118,8 @@ class Shard:
         self._describer = Describer(storage.readers)
         self._shared: dict[str, Callable[[], ShareFigures]] = {}
         """By name, whatever is scarce here and shared by a rule; each has its rows of metrics."""
+        self._share("receive", memory.pool.shares)
+        self._share("copied", storage.copy_memory.shares)
 
         self.metadata = MetadataService(copy, memory.board, self.take_effects)
         self.writing = None if writer is None else self._new_writing(writer)
@@ -203,14 +205,15 @@ class Shard:
         limits = self._config.limits
         # A connection has one change at a time in work: twice as many places, and no rule for the
         # shares of them ever refuses one.
-        places = self._share("changes", Shares("changes of metadata", 2 * limits.connections_max))
+        places = Shares("changes of metadata", 2 * limits.connections_max)
+        self._share("changes", places)
         return FairTurns(places, Pace(limits.changes_per_second, limits.changes_burst))
 
     def _new_logins(self) -> Logins:
-        places = self._share(
-            "logins", Shares("places to log in", self._config.limits.logins_waiting_max)
-        )
-        limits = failure_limits(self._config.limits)
+        settings = self._config.limits
+        places = Shares("places to log in", settings.logins_waiting_max, settings.share_weight)
+        self._share("logins", places)
+        limits = failure_limits(settings)
         return Logins(
             self.metadata,
             Hashing(hashing_thread(), FairTurns(places)),
@@ -219,10 +222,9 @@ class Shard:
             self._tell_login_note,
         )
 
-    def _share(self, name: str, shares: Shares) -> Shares:
+    def _share(self, name: str, shares: Shares) -> None:
         """Have metrics tell how something scarce is shared."""
         self._shared[name] = shares.figures
-        return shares
 
     def _new_coordinator(self, local: LocalMembers, claim_owners: ClaimOwners) -> Coordinator:
         timing = self._config.consumer_group

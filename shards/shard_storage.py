@@ -80,18 +80,18 @@ class ShardStorage:
         if spec.encryption_key:
             key = EncryptionKey(spec.encryption_key)
             self.encryption = Encryption(key, encrypts=system.encryption.enabled)
-        copy_memory = CopyMemory(config.limits.copied_size_max, config.limits.share_weight)
+        self.copy_memory = CopyMemory(config.limits.copied_size_max, config.limits.share_weight)
         self.readers = Readers(
             memory.board,
             self.layout,
             WindowCache(WINDOWS_MAX),
             self.files,
             system.partition.validate_checksum,
-            PlainBlocks(copy_memory),
+            PlainBlocks(self.copy_memory),
             self._index_caching,
             self.encryption,
         )
-        self.warm_reads = WarmReads(loop, self.disk, self.files, copy_memory)
+        self.warm_reads = WarmReads(loop, self.disk, self.files, self.copy_memory)
         self.commit = GroupCommit(
             loop,
             memory.board,

@@ -33,7 +33,7 @@ class Door:
     def __init__(self, per_address_max: int = TOTAL, before_login_max: int = TOTAL) -> None:
         self.clock = HandClock()
         self.places = ConnectionPlaces[Visitor](
-            TOTAL, per_address_max, before_login_max, self.clock
+            TOTAL, per_address_max, before_login_max, clock=self.clock
         )
         self._numbers = count()
 
