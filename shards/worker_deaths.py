@@ -1,0 +1,55 @@
+"""What the supervisor makes of the death of a worker: a report, and suspicion of a request.
+
+Called once for each death, while the memories of the dead one are still there. It knows nothing
+of restarts: those go on whatever is found here.
+"""
+
+import logging
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+from borzoi.shards.crash_reports import CrashReports, Death, read_trace, signal_name
+from borzoi.shards.in_work import read_in_work
+from borzoi.shards.poison import FATAL, REFUSED_S, Suspects, digest_of
+from borzoi.shards.spawning import WorkerProcess
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class WorkerDeaths:
+    """Looks at dead workers."""
+
+    def __init__(self, directory: Path, suspects: Suspects, arena_size: int) -> None:
+        self._reports = CrashReports(directory)
+        self._suspects = suspects
+        self._arena_size = arena_size
+
+    def look_at(self, worker: WorkerProcess, code: int, pid: int, *, was_ordered: bool) -> bool:
+        """A worker has ended with this exit code; True if the workers must refuse more than before.
+
+        `was_ordered`: we are about to stop, or it is we who have killed it.
+        """
+        number = -code
+        if number <= 0 or (was_ordered and number == signal.SIGKILL):
+            return False
+        request = read_in_work(worker.control.in_work, worker.arena_fd, self._arena_size)
+        lived_s = time.monotonic() - worker.started_at
+        trace = read_trace(worker.trace_fd)
+        death = Death(worker.shard, worker.generation, pid, number, lived_s, request, trace)
+        path = self._reports.write(death, time.time())
+        if path is not None:
+            LOG.error("shard %d died of %s, see %s", worker.shard, signal_name(number), path)
+        if request is None or number not in FATAL:
+            return False
+        digest = digest_of(request.code, request.length, request.head)
+        if self._suspects.note(digest, time.monotonic()) is None:
+            return False
+        LOG.error(
+            "workers died more than once of a request of code %d, %d bytes: it is refused for %d s",
+            request.code,
+            request.length,
+            REFUSED_S,
+        )
+        return True
