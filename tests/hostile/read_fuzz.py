@@ -64,9 +64,13 @@ class Fuzzed:
         self._lives = {self.partition.birth: self.payloads}
         self.published = [self.partition.log.written]
         self._reader = self._new_reader()
-        # Nobody has touched the files but their owner.
-        self._is_sound = True
+        # Lives whose files were touched by somebody else than their owner.
+        self._damaged: set[int] = set()
         self.outcomes: Counter[str] = Counter()
+
+    @property
+    def _is_sound(self) -> bool:
+        return self.partition.birth not in self._damaged
 
     def _new_reader(self) -> PartitionReader:
         windows = self.partition.new_windows()
@@ -170,14 +174,13 @@ class Fuzzed:
         less = self._chance.choice((1, 16, 64, INDEX_ENTRY_SIZE * 300, size))
         with path.open("r+b") as file:
             file.truncate(max(0, size - less))
-        self._is_sound = False
+        self._damaged.add(self.partition.birth)
         self._reader = self._new_reader()
 
     def _begin_anew(self) -> None:
         if self._chance.random() < 0.3:
             begin_anew(self.partition, self.partition.birth + 1)
             self.payloads = self._lives[self.partition.birth] = []
-            self._is_sound = True
             if self._chance.random() < 0.5:
                 self.published = []
             self._note()
@@ -251,7 +254,7 @@ class Fuzzed:
 
     def _check(self, found: Slices, published: Published, offset: int, count: int) -> None:
         assert found.message_count <= count
-        if not self._is_sound:
+        if published.birth in self._damaged:
             # As an answer is sent: by the kernel, which does not die of a page that is gone.
             with tempfile.TemporaryFile() as sink:
                 try:
