@@ -96,7 +96,10 @@ def _lines_of(request: Request | None) -> list[str]:
         name = Code(request.code).name
     except ValueError:
         name = "unknown"
-    user = "nobody logged in" if request.user_id is None else f"user {request.user_id}"
+    if request.asked_by is not None:
+        user = f"of a client of shard {request.asked_by}"
+    else:
+        user = "nobody logged in" if request.user_id is None else f"user {request.user_id}"
     lines = [f"request in work: {name} ({request.code}), {request.length} bytes, {user}"]
     shown = _shown(request)
     if shown is None:

@@ -1,16 +1,20 @@
 """The request a worker has in work, where the supervisor finds it when the worker has died.
 
-A part of the control memory of a shard (router/control.py), written by its connections alone:
+A part of the control memory of a shard (router/control.py), written by itself alone:
 
     word 0    request    bits 0-39   where its payload lies in the arena, behind its frame header;
                                      0: nothing is in work; 1: the copy below
                          bits 40-63  id of the user + 1; 0: nobody is logged in
+         1    of a peer  what another shard has asked for and is being carried out now:
+                         bits 0-39   where the payload of its client lies in *its* arena, 0 or 1
+                                     if that cannot be told
+                         bits 40-63  number of that shard + 1; 0: nothing
          8    copied     length of the payload u32 | code u32, if it does not lie in the arena
          9... copy       the first bytes of such a payload
 
 It tells of the request that was begun last, until any request has ended: two stores of a word are
 what it costs a request, and what dies while it carries out a request has begun none since. Bytes
-in the arena stay where they are until the answer.
+in the arena stay where they are until the answer, those of a peer that asks as well.
 
 Nothing the supervisor reads here is believed: whoever wrote it has died of a fault.
 """
@@ -22,6 +26,7 @@ from borzoi.protocol.frame import CODE_SIZE, REQUEST_HEADER
 from borzoi.router.memory import WORD_SIZE
 
 REQUEST: Final = 0
+OF_PEER: Final = 1
 COPIED_AT: Final = 8 * WORD_SIZE
 COPY_AT: Final = COPIED_AT + REQUEST_HEADER.size
 
@@ -45,6 +50,7 @@ class Request(NamedTuple):
     length: int  # of its payload
     head: bytes  # the first HEAD_SIZE_MAX bytes of the payload
     user_id: int | None
+    asked_by: int | None = None  # the shard of the client, if that is another
 
 
 def user_bits(user_id: int | None) -> int:
@@ -72,17 +78,36 @@ class InWork:
 def read_in_work(words: memoryview, arena_fd: int, arena_size: int) -> Request | None:
     """What a dead worker had in work."""
     where, user = words[REQUEST] & WHERE_MASK, words[REQUEST] >> WHERE_BITS
+    user_id = user - 1 if user else None
     if where == NOTHING:
         return None
     if where == COPIED:
         found = words.cast("B")
         length, code = REQUEST_HEADER.unpack_from(found, COPIED_AT)
         head = bytes(found[COPY_AT : COPY_AT + min(length, HEAD_SIZE_MAX)])
-    else:
-        if not REQUEST_HEADER.size <= where <= arena_size:
-            return None
-        header = os.pread(arena_fd, REQUEST_HEADER.size, where - REQUEST_HEADER.size)
-        framed, code = REQUEST_HEADER.unpack(header)
-        length = max(0, framed - CODE_SIZE)
-        head = os.pread(arena_fd, min(length, HEAD_SIZE_MAX), where)
-    return Request(code, length, head, user - 1 if user else None)
+        return Request(code, length, head, user_id)
+    return _read_arena(where, arena_fd, arena_size, user_id, None)
+
+
+def asking_shard(words: memoryview) -> int | None:
+    """The shard whose request a dead worker was carrying out, if it was one."""
+    shard: int = words[OF_PEER] >> WHERE_BITS
+    return shard - 1 if shard else None
+
+
+def read_asked(words: memoryview, arena_fd: int, arena_size: int) -> Request | None:
+    """What the client wanted for whom another shard asked; the arena is that one's."""
+    where = words[OF_PEER] & WHERE_MASK
+    return _read_arena(where, arena_fd, arena_size, None, asking_shard(words))
+
+
+def _read_arena(
+    where: int, arena_fd: int, arena_size: int, user_id: int | None, asked_by: int | None
+) -> Request | None:
+    if not REQUEST_HEADER.size <= where <= arena_size:
+        return None
+    header = os.pread(arena_fd, REQUEST_HEADER.size, where - REQUEST_HEADER.size)
+    framed, code = REQUEST_HEADER.unpack(header)
+    length = max(0, framed - CODE_SIZE)
+    head = os.pread(arena_fd, min(length, HEAD_SIZE_MAX), where)
+    return Request(code, length, head, user_id, asked_by)

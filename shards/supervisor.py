@@ -107,7 +107,7 @@ class Supervisor:
         self._replacing: set[asyncio.Task[None]] = set()
         self._watch_due_at = 0.0
         logs = Path(config.system.path) / config.system.logging.path
-        self._deaths = WorkerDeaths(logs, spawner.suspects, spawner.arena_size)
+        self._deaths = WorkerDeaths(logs, self._workers, spawner.suspects, spawner.arena_size)
 
     def order_stop(self) -> None:
         """Told to stop: by a signal, or because something is beyond repair."""

@@ -7,11 +7,12 @@ of restarts: those go on whatever is found here.
 import logging
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from borzoi.shards.crash_reports import CrashReports, Death, read_trace, signal_name
-from borzoi.shards.in_work import read_in_work
+from borzoi.shards.in_work import Request, asking_shard, read_asked, read_in_work
 from borzoi.shards.poison import FATAL, REFUSED_S, Suspects, digest_of
 from borzoi.shards.spawning import WorkerProcess
 
@@ -21,8 +22,15 @@ LOG: Final = logging.getLogger(__name__)
 class WorkerDeaths:
     """Looks at dead workers."""
 
-    def __init__(self, directory: Path, suspects: Suspects, arena_size: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        workers: Sequence[WorkerProcess],
+        suspects: Suspects,
+        arena_size: int,
+    ) -> None:
         self._reports = CrashReports(directory)
+        self._workers = workers
         self._suspects = suspects
         self._arena_size = arena_size
 
@@ -34,7 +42,7 @@ class WorkerDeaths:
         number = -code
         if number <= 0 or (was_ordered and number == signal.SIGKILL):
             return False
-        request = read_in_work(worker.control.in_work, worker.arena_fd, self._arena_size)
+        request = self._in_work(worker)
         lived_s = time.monotonic() - worker.started_at
         trace = read_trace(worker.trace_fd)
         death = Death(worker.shard, worker.generation, pid, number, lived_s, request, trace)
@@ -53,3 +61,13 @@ class WorkerDeaths:
             REFUSED_S,
         )
         return True
+
+    def _in_work(self, worker: WorkerProcess) -> Request | None:
+        """What it was doing: for another shard, or else for a client of its own."""
+        words = worker.control.in_work
+        shard = asking_shard(words)
+        if shard is None:
+            return read_in_work(words, worker.arena_fd, self._arena_size)
+        if shard >= len(self._workers):
+            return None
+        return read_asked(words, self._workers[shard].arena_fd, self._arena_size)

@@ -26,6 +26,7 @@ from borzoi.shards.admission import ConnectionLimits
 from borzoi.shards.connection import REQUESTS_PER_TURN_MAX, SEND_HEAD_SIZE, Connection
 from borzoi.shards.in_work import HEAD_SIZE_MAX as WORK_HEAD_MAX
 from borzoi.shards.in_work import REQUEST, WHERE_MASK, InWork, read_in_work, user_bits
+from borzoi.shards.in_work import Request as RequestInWork
 from borzoi.shards.pieces import PIECE_SIZE
 from tests.shards.hand_loop import HandLoop
 
@@ -184,7 +185,7 @@ class ScriptedSession:
         else:
             assert code != Code.SEND_MESSAGES, "a batch must lie in the arena"
             request = read_in_work(words, -1, 0)
-            assert request == (code, len(copied), copied[:WORK_HEAD_MAX], None)
+            assert request == RequestInWork(code, len(copied), copied[:WORK_HEAD_MAX], None)
         self.begun.append(Begun(code, copied))
         self.waiting = code, payload, copied
         if not self.later():
