@@ -12,6 +12,7 @@ writes control memory k, and its peers (and the supervisor, for the heartbeat) m
          4   shard count
          5   ring slots
          8   heartbeat      nanoseconds of the monotonic clock, own cache line
+         16  in work        up to the end of the page; what it means is its user's business
 
     page 1   block of peer 0
              block of peer 1              (the block of k itself is never touched)
@@ -54,6 +55,7 @@ _GENERATION_AT: Final = 3
 _SHARD_COUNT_AT: Final = 4
 _RING_SLOTS_AT: Final = 5
 _HEARTBEAT_AT: Final = LINE_WORDS
+_IN_WORK_AT: Final = 2 * LINE_WORDS
 
 _PAGE_WORDS: Final = PAGE_SIZE // WORD_SIZE
 
@@ -162,6 +164,11 @@ class SharedControl:
     def last_beat(self) -> int:
         """When the shard's loop last said that it runs, in nanoseconds; 0 = not yet."""
         return self.memory.words[_HEARTBEAT_AT]
+
+    @property
+    def in_work(self) -> memoryview:
+        """The words that tell what the shard is doing, for when it has died."""
+        return self.memory.words[_IN_WORK_AT:_PAGE_WORDS]
 
     def close(self) -> bool:
         """Unmap; links over this memory must have been dropped or are never used again."""

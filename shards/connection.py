@@ -28,6 +28,7 @@ from borzoi.router.buffer import Buffer
 from borzoi.router.pool import NO_TAKER, MemoryPool, Waiter
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
 from borzoi.shards.admission import ConnectionLimits, refusal
+from borzoi.shards.in_work import NOTHING, REQUEST, InWork, user_bits
 from borzoi.shards.patience import Patience, give_up
 from borzoi.shards.pieces import PIECE_SIZE, WHOLE_SIZE_MAX, pieces_of
 
@@ -52,6 +53,10 @@ class SessionOfConnection(Protocol):
     @property
     def status_without_login(self) -> int | None:
         """What larger frames are refused with; None if they are welcome."""
+
+    @property
+    def user_id(self) -> int | None:
+        """Who is logged in."""
 
     @property
     def taker(self) -> str:
@@ -93,8 +98,12 @@ class Connection(asyncio.BufferedProtocol):
         receive: ReceiveBlocks,
         pool: MemoryPool,
         limits: ConnectionLimits,
+        in_work: InWork,
     ) -> None:
         self._loop = loop
+        self._in_work = in_work
+        self._work = in_work.words
+        self._user_bits = 0
         self._connections = connections
         self._receive = receive
         self._pool = pool
@@ -143,6 +152,8 @@ class Connection(asyncio.BufferedProtocol):
         self._session = self._connections.opened(self, address)
         if self._session is None:
             transport.abort()
+            return
+        self.note_user(self._session.user_id)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Where the next bytes go. Only looks: the loop calls it before EAGAIN and EOF too."""
@@ -182,6 +193,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._request_buffer = block
                 assert self._session is not None
                 begin = start + REQUEST_HEADER.size
+                self._work[REQUEST] = block.position + begin + self._user_bits
                 self._session.begin(code, block.view[begin : start + nbytes], block, begin)
                 if receive.low:
                     self._pause_until_pool_has_room(BLOCK_SIZE)
@@ -275,6 +287,14 @@ class Connection(asyncio.BufferedProtocol):
         self._release_request()
         if self._transport is not None:
             self._transport.abort()
+
+    def note_user(self, user_id: int | None) -> None:
+        """Who the client is by now, for when this worker dies of one of its requests."""
+        self._user_bits = user_bits(user_id)
+
+    def carry(self, session: SessionOfConnection) -> None:
+        """From the next request on, go by another session than the one it was opened with."""
+        self._session = session
 
     def let_go(self) -> socket.socket | None:
         """The socket, for another shard to serve; None unless the connection is quite idle."""
@@ -476,7 +496,12 @@ class Connection(asyncio.BufferedProtocol):
         self._busy = True
         self._request_buffer = buffer
         assert self._session is not None
-        self._session.begin(code, view[begin : start + total], buffer, begin)
+        payload = view[begin : start + total]
+        if buffer is not None and buffer.position is not None:
+            self._work[REQUEST] = buffer.position + begin + self._user_bits
+        else:
+            self._in_work.copy(code, payload, self._user_bits)
+        self._session.begin(code, payload, buffer, begin)
 
     def _release_request(self) -> None:
         assert self._busy, "a request ends once"
@@ -484,6 +509,7 @@ class Connection(asyncio.BufferedProtocol):
         self._release_request_buffer()
 
     def _release_request_buffer(self) -> None:
+        self._work[REQUEST] = NOTHING
         buffer = self._request_buffer
         if buffer is not None:
             self._request_buffer = None

@@ -33,6 +33,10 @@ class CopyingLink:
         """All parts in one piece of memory."""
         self._link.finish([b"".join(parts)], size)
 
+    def note_user(self, user_id: int | None) -> None:
+        """Nothing to copy."""
+        self._link.note_user(user_id)
+
     def abandon(self) -> None:
         """Nothing to copy."""
         self._link.abandon()
@@ -57,6 +61,11 @@ class CopyingSession:
     def status_without_login(self) -> int | None:
         """As the session says."""
         return self._session.status_without_login
+
+    @property
+    def user_id(self) -> int | None:
+        """As the session says."""
+        return self._session.user_id
 
     @property
     def taker(self) -> str:

@@ -2,7 +2,8 @@
 
 A request:
     word 0   kind (bits 0..7) | option (bits 8..31) | generation of the lender (bits 32..63)
-    word 1   request id, chosen by the asking shard, unique while it lives
+    word 1   request id, chosen by the asking shard, unique as long as it waits for the reply:
+             where the request of its client lies (bits 0..39, in_work.py) | a number (bits 40..63)
     word 2   namespace of the partition          word 3   birth of the partition
     word 4   position in the lender's arena      word 5   length of what lies there
              (kinds that lend nothing: third and fourth argument)

@@ -8,7 +8,8 @@ are closed at once, and those that do not log in give way (connection_places.py)
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from borzoi.protocol.errors import Disconnected
@@ -24,7 +25,10 @@ from borzoi.shards.config.schema import Limits, TcpSocket
 from borzoi.shards.connection import Connection, SessionOfConnection
 from borzoi.shards.connection_places import ConnectionPlaces
 from borzoi.shards.copying import COPY_BYTES, CopyingLink, CopyingSession
+from borzoi.shards.guarded_session import GuardedSession
+from borzoi.shards.in_work import InWork
 from borzoi.shards.origins import host_of, origin_of
+from borzoi.shards.poison import Guard, Refusal
 from borzoi.shards.session import Link, Session
 from borzoi.shards.worker_spec import SessionState
 
@@ -44,6 +48,7 @@ class Listener:
         pool: MemoryPool,
         clients: Clients,
         limits: Limits,
+        in_work: InWork,
         new_session: Callable[[Link, str, Transport], Session],
         adopt_session: Callable[[Link, SessionState], Session],
         lost_session: Callable[[SessionState], None],
@@ -52,6 +57,9 @@ class Listener:
         self._receive = receive
         self._pool = pool
         self._clients = clients
+        self._in_work = in_work
+        self._guard = Guard(time.monotonic)
+        self._is_guarded = False
         self._new_session = new_session
         self._adopt_session = adopt_session
         self._lost_session = lost_session
@@ -123,7 +131,7 @@ class Listener:
         self._clients.add(session)
         if arriving is not None:
             session.settle_in(arriving)
-        return CopyingSession(session) if COPY_BYTES else session
+        return self._carried(connection, session)
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
@@ -152,7 +160,27 @@ class Listener:
             connection.close(PARTING)
 
     def _accept(self) -> Connection:
-        return Connection(self._loop, self, self._receive, self._pool, self._limits)
+        return Connection(self._loop, self, self._receive, self._pool, self._limits, self._in_work)
+
+    # Requests that kill workers.
+
+    def refuse(self, refusals: Sequence[Refusal]) -> None:
+        """Do not carry these out as long as they say."""
+        self._guard.refuse(refusals)
+        self._guard_connections()
+
+    def _guard_connections(self) -> None:
+        """A guard before every session while something is refused, and none afterwards."""
+        ends_in_s = self._guard.ends_in_s()
+        self._is_guarded = ends_in_s > 0
+        for connection, session in self._open.items():
+            connection.carry(self._carried(connection, session))
+        if self._is_guarded:
+            self._loop.call_later(ends_in_s, self._guard_connections)
+
+    def _carried(self, connection: Connection, session: Session) -> SessionOfConnection:
+        carried = CopyingSession(session) if COPY_BYTES else session
+        return GuardedSession(carried, connection, self._guard) if self._is_guarded else carried
 
 
 def open_socket(address: str, options: TcpSocket) -> socket.socket:

@@ -34,6 +34,7 @@ from borzoi.shards.descriptors import (
     pack_request,
     unpack_request,
 )
+from borzoi.shards.in_work import NOTHING, OF_PEER, REQUEST, WHERE_BITS, WHERE_MASK
 
 DRAIN_MAX: Final = 128
 """Descriptors handled before the loop gets its turn."""
@@ -42,6 +43,16 @@ ABANDONED: Final = -1
 """Status that never reaches the wire: the outcome is unknown, close the connection silently."""
 
 AWAY_CHECK_INTERVAL_S: Final = 0.1
+
+NEXT_ID: Final = 1 << WHERE_BITS
+ID_MASK: Final = (1 << 64) - NEXT_ID
+
+DEATHS_MAX: Final = 2
+"""A request of a client that was on its way to so many dead peers is not shown to a third."""
+
+FOR_CLIENTS: Final = frozenset(
+    {int(RequestKind.APPEND), int(RequestKind.RESOLVE_POLL), int(RequestKind.GROUP_POLL)}
+)
 
 NOTHING_LENT: Final = memoryview(b"")
 
@@ -65,6 +76,7 @@ class InFlight:
     rule: DeathRule
     since: float
     abandoned: bool = False
+    deaths: int = 0
 
 
 Serve = Callable[[int, Request, memoryview, Done], None]
@@ -109,7 +121,8 @@ class Peers:
         self._serve: Serve  # known from `start` on: nobody is answered before
         self._request_timeout_s = request_timeout_s
         self._peers: dict[int, Peer] = {}
-        self._next_id = 1
+        self._next_id = NEXT_ID
+        self._in_work = own_control.in_work
         self._pushed: set[int] = set()
         self._drain_scheduled = False
         self._away_timer: asyncio.TimerHandle | None = None
@@ -167,8 +180,13 @@ class Peers:
         peer.away_since = self._loop.time()
         self._peers[shard] = peer
         for entry in [*old.in_flight.values(), *old.waiting]:
+            entry.deaths += entry.words[1] in old.in_flight
             if entry.abandoned:
                 self._give_back(entry)
+            elif entry.deaths >= DEATHS_MAX and entry.words[0] & 0xFF in FOR_CLIENTS:
+                # It may be what they die of. The last of them may have carried it out.
+                self._give_back(entry)
+                entry.done(_status_if_never_answered(entry.rule), 0, 0, 0)
             elif entry.rule in (DeathRule.RESUBMIT, DeathRule.REREAD):
                 self._resubmit(peer, entry)
             else:
@@ -199,8 +217,9 @@ class Peers:
             # The request was never sent, so an error is the truth and the client may retry.
             done(_status_after_death(rule), 0, 0, 0)
             return
-        request_id = self._next_id
-        self._next_id += 1
+        # With where the request of the client lies: if the peer dies of it, it is found there.
+        request_id = self._next_id | self._in_work[REQUEST] & WHERE_MASK
+        self._next_id = self._next_id + NEXT_ID & ID_MASK
         # As pack_request would, without the value in between: batches come this way.
         words = (
             kind | option << 8 | self._generation << 32, request_id, namespace, birth,
@@ -307,7 +326,9 @@ class Peers:
             assert pushed, "the asking shard has more requests in flight than replies have slots"
             self.push_done(peer.shard)
 
+        self._in_work[OF_PEER] = request_id & WHERE_MASK | peer.shard + 1 << WHERE_BITS
         self._serve(peer.shard, request, lent, answer)
+        self._in_work[OF_PEER] = NOTHING
 
     def _send_waiting(self, peer: Peer) -> None:
         waiting = peer.waiting

@@ -76,6 +76,9 @@ class Link(Protocol):
     def finish(self, parts: Sequence[bytes | memoryview], size: int) -> None:
         """Answer the request in work with these parts, `size` bytes back to back."""
 
+    def note_user(self, user_id: int | None) -> None:
+        """Who the client is, after a request that may have changed it."""
+
     def abandon(self) -> None:
         """End the connection without an answer: the outcome is unknown."""
 
@@ -219,6 +222,7 @@ class Session:
             self._report_our_fault(code)
 
     def _reply(self, code: int, value: Any) -> None:
+        self._link.note_user(self.user_id)
         payload = self.generation.replies[code](value)
         if len(payload) <= WHOLE_SIZE_MAX:
             self._link.answer(encode_response(0, payload) if payload else OK)

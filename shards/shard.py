@@ -40,6 +40,7 @@ from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.service import Groups
 from borzoi.shards.hashing import Hashing, hashing_thread
 from borzoi.shards.heartbeats import Heartbeats
+from borzoi.shards.in_work import InWork
 from borzoi.shards.listener import Listener
 from borzoi.shards.login_failures import Attempt, LoginFailures
 from borzoi.shards.logins import Logins, Note, failure_limits
@@ -171,6 +172,7 @@ class Shard:
             memory.pool,
             self._clients,
             affordable(config.limits),
+            InWork(memory.control.in_work),
             lambda link, address, transport: Session(services, link, address, transport),
             lambda link, state: Session.adopt(services, link, state),
             lambda state: self.groups.lost(client_id_of(state.address), state.seats),

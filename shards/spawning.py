@@ -26,7 +26,9 @@ from borzoi.router.wake import Wake
 from borzoi.shards.clock import broker_start
 from borzoi.shards.config import Config, to_json
 from borzoi.shards.cpus import Placement
+from borzoi.shards.crash_reports import new_trace
 from borzoi.shards.data_directory import OpenData
+from borzoi.shards.poison import Suspects
 from borzoi.shards.serve_options import ServeOptions
 from borzoi.shards.worker_spec import Event, Order, Root, WorkerSpec, write_spec
 
@@ -41,12 +43,14 @@ class WorkerProcess:
     control: SharedControl
     control_fd: int
     arena_fd: int
+    trace_fd: int = -1
     generation: int = FIRST_GENERATION
     process: subprocess.Popen[bytes] | None = None
     pidfd: int = -1
     channel: FdChannel | None = None
     started_at: float = 0.0
     failures: int = 0
+    killed_by_us: bool = False
     acknowledged: set[int] = field(default_factory=set)
     events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
 
@@ -88,7 +92,8 @@ class Spawner:
         self._broker_start = broker_start()
         shard_count = len(placement.cpus)
         self._control_layout = ControlLayout(shard_count)
-        self._arena_size = -(-max(config.system.memory_pool.size, budget) // PAGE_SIZE) * PAGE_SIZE
+        self.suspects = Suspects()
+        self.arena_size = -(-max(config.system.memory_pool.size, budget) // PAGE_SIZE) * PAGE_SIZE
         self._board_slots = config.limits.partitions_total_max
         self._board_fd = create_board(self._board_slots)
         self._clean_fd = os.memfd_create("borzoi-clean-stop", os.MFD_CLOEXEC)
@@ -116,6 +121,10 @@ class Spawner:
         self, worker: WorkerProcess, workers: Sequence[WorkerProcess], bound: Bound
     ) -> socket.socket:
         """Start its process, one of `workers`; our end of the channel to it."""
+        if worker.trace_fd >= 0:
+            os.close(worker.trace_fd)
+        worker.trace_fd = new_trace()
+        worker.killed_by_us = False
         ours, theirs = socket_pair()
         spec = self._spec(worker, workers, bound, theirs.fileno())
         spec_fd = write_spec(spec)
@@ -163,7 +172,7 @@ class Spawner:
             metrics_address=bound.metrics_address,
             generations=tuple(one.generation for one in workers),
             budget=self._budget,
-            arena_size=self._arena_size,
+            arena_size=self.arena_size,
             board_slots=self._board_slots,
             channel_fd=channel_fd,
             board_fd=self._board_fd,
@@ -171,9 +180,11 @@ class Spawner:
             control_fds=tuple(one.control_fd for one in workers),
             arena_fds=tuple(one.arena_fd for one in workers),
             wake_fds=tuple(wake.fd for wake in self._wakes),
+            trace_fd=worker.trace_fd,
+            refused=self.suspects.refused(time.monotonic()),
         )
 
     def _new_memories(self, shard: int, generation: int) -> tuple[SharedControl, int, int]:
         control_fd = create_control(self._control_layout, shard, generation)
         control = SharedControl(control_fd, self._control_layout, shard, generation)
-        return control, control_fd, create_arena(shard, self._arena_size)
+        return control, control_fd, create_arena(shard, self.arena_size)

@@ -36,6 +36,7 @@ from borzoi.shards.data_directory import OpenData, open_data_directory
 from borzoi.shards.root_account import GENERATED_PREFIX, ROOT_PASSWORD_FILE, RootAccount
 from borzoi.shards.serve_options import ServeOptions
 from borzoi.shards.spawning import Bound, Spawner, WorkerProcess
+from borzoi.shards.worker_deaths import WorkerDeaths
 from borzoi.shards.worker_spec import CANNOT_BOOT, Event, Order
 from borzoi.storage.files import Files
 from borzoi.storage.layout import CURRENT_CONFIG_FILE
@@ -105,6 +106,8 @@ class Supervisor:
         self._exit_code = STOPPED
         self._replacing: set[asyncio.Task[None]] = set()
         self._watch_due_at = 0.0
+        logs = Path(config.system.path) / config.system.logging.path
+        self._deaths = WorkerDeaths(logs, self._workers, spawner.suspects, spawner.arena_size)
 
     def order_stop(self) -> None:
         """Told to stop: by a signal, or because something is beyond repair."""
@@ -225,6 +228,9 @@ class Supervisor:
         os.close(worker.pidfd)
         worker.pidfd = -1
         code = process.wait()
+        was_ordered = self._stopping or worker.killed_by_us
+        if self._deaths.look_at(worker, code, process.pid, was_ordered=was_ordered):
+            self._tell_refused()
         if worker.channel is not None:
             worker.channel.close()
         worker.process = None
@@ -244,6 +250,13 @@ class Supervisor:
         task = self._loop.create_task(self._replace(worker))
         self._replacing.add(task)
         task.add_done_callback(self._replaced)
+
+    def _tell_refused(self) -> None:
+        """The one that died hears of it when it is born again."""
+        order = Order("refuse", refused=self._spawner.suspects.refused(time.monotonic()))
+        for one in self._workers:
+            if one.process is not None and one.pidfd >= 0:
+                one.order(order)
 
     async def _replace(self, worker: WorkerProcess) -> None:
         self._spawner.renew(worker)
@@ -287,6 +300,7 @@ class Supervisor:
             beat = worker.control.last_beat()
             if worker.process is not None and beat and now - beat > limit_ns:
                 LOG.error("shard %d has not moved for %.1f s", worker.shard, (now - beat) / 1e9)
+                worker.killed_by_us = True
                 worker.process.kill()
 
     # Stopping.

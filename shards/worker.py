@@ -118,6 +118,7 @@ class Worker:
             copy,
             writer,
         )
+        self._shard.listener.refuse(self._spec.refused)
         self._storage.recover(self._shard.metadata)
         self._storage.load_indexes()
         self._storage.deleting.remove_leftovers(
@@ -231,6 +232,8 @@ class Worker:
         """What the supervisor may order at any time."""
         if order.order == "replace_peer":
             self._replace_peer(order, fds)
+        elif order.order == "refuse":
+            self._shard.listener.refuse(order.refused)
         else:
             assert order.order == "adopt", f"nobody knows the order {order.order}"
             assert order.session is not None

@@ -19,6 +19,7 @@ import uvloop
 from borzoi.shards.cannot_boot import CannotBoot
 from borzoi.shards.config import from_json
 from borzoi.shards.cpus import pin_to_cpu, set_memory_policy
+from borzoi.shards.crash_reports import trace_into
 from borzoi.shards.log_lines import LineHandler, set_up_logging, shard_speaker
 from borzoi.shards.worker import Worker
 from borzoi.shards.worker_spec import BROKEN, CANNOT_BOOT, Event, WorkerSpec, read_spec
@@ -31,6 +32,7 @@ PR_SET_PDEATHSIG: Final = 1
 def main() -> None:
     """The process: set up, run, and leave with the right exit code."""
     spec = read_spec(int(sys.argv[1]))
+    trace_into(spec.trace_fd)
     _die_with_parent(spec.supervisor_pid)
     # The supervisor gives the order to stop; a terminal's Ctrl-C reaches the whole group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -5,7 +5,8 @@ root password of a first boot and the encryption key, which must not be seen in 
 Descriptors are passed by inheritance under the numbers it names.
 
     supervisor -> worker   recover, listen(address, metrics_address), stop,
-                           replace_peer(shard, generation) + 2 fds, adopt(session) + 1 fd
+                           replace_peer(shard, generation) + 2 fds, adopt(session) + 1 fd,
+                           refuse(refused)
     worker -> supervisor   metadata_ready(root_created), recovered,
                            listening(address, metrics_address), cannot_boot(reason),
                            peer_replaced(shard, generation),
@@ -18,6 +19,7 @@ from typing import Final
 import msgspec
 
 from borzoi.shards.groups.share import Seat
+from borzoi.shards.poison import Refusal
 
 SPEC_SIZE_MAX: Final = 1 << 20
 
@@ -71,10 +73,13 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     control_fds: tuple[int, ...]
     arena_fds: tuple[int, ...]
     wake_fds: tuple[int, ...]
+    # Where a traceback is left by a fatal signal.
+    trace_fd: int
+    refused: tuple[Refusal, ...]
 
     def fds(self) -> tuple[int, ...]:
         """Every descriptor the worker inherits."""
-        single = (self.channel_fd, self.board_fd, self.clean_stop_fd)
+        single = (self.channel_fd, self.board_fd, self.clean_stop_fd, self.trace_fd)
         return (*single, *self.control_fds, *self.arena_fds, *self.wake_fds)
 
 
@@ -99,6 +104,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     shard: int = -1
     generation: int = 0
     session: SessionState | None = None
+    refused: tuple[Refusal, ...] = ()
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):

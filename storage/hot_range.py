@@ -5,6 +5,9 @@ index and one of the log. Here that costs two look-ups and a slice; everything u
 segment, the edge of a window, untrusted bytes, a wrong entry) is left to the slow way.
 
 Belongs to one PartitionReader. Holds its two windows mapped, so it is dropped with the reader.
+
+Always: the entries at hand lie in pages that the index was seen to have, whatever is published;
+the bytes handed out end where the log was seen or published to end.
 """
 
 from typing import Final
@@ -12,7 +15,7 @@ from typing import Final
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE
 from borzoi.storage.mapped import is_cold
 from borzoi.storage.published import Published
-from borzoi.storage.segment_view import MappedFile, SegmentView
+from borzoi.storage.segment_view import MappedFile, SegmentView, Stale
 
 INDEX_WORDS: Final = INDEX_ENTRY_SIZE // 4
 POSITION_WORD: Final = 1
@@ -31,13 +34,18 @@ class HotRange:
         "_active_segment",
         "_address",
         "_birth",
+        "_entries_max",
         "_entry_count",
         "_first_entry",
         "_first_offset",
+        "_index",
+        "_index_window",
         "_log",
         "_log_end",
         "_log_start",
+        "_log_window",
         "_message_count",
+        "_number_min",
         "_positions",
         "_segment",
         "_trusted_from",
@@ -66,16 +74,19 @@ class HotRange:
         self._active = segment.first_offset == published.active_segment
         self._message_count = segment.message_count
         self._first_entry = index_window * entries_per_window
-        # Beginning at the first position, so that entry n has its own at n * INDEX_WORDS.
-        entries = segment.index.window(index_window)
-        self._positions = entries.cast("I")[POSITION_WORD:]
-        self._entry_count = entries.nbytes // INDEX_ENTRY_SIZE
-        self._log = log.window(log_window)
+        self._entries_max = entries_per_window
+        # Where a message begins is said by the entry before it; the first one has none.
+        self._number_min = self._first_entry + 1 if self._first_entry else 0
+        self._index = segment.index
+        self._index_window = segment.index.window(index_window)
+        self._take_entries(segment.index.size(0))
+        self._log_window = log.window(log_window)
         self._log_start = log_window * window_size
-        self._window_end = self._log_start + self._log.nbytes
+        self._window_end = self._log_start + window_size
         self._log_end = min(self._window_end, log.size(0))
-        self._address = log.address(log_window)
-        self._warm_uses = bytearray(-(-self._log.nbytes // CHUNK_SIZE))
+        self._log = self._log_window.below(self._log_end)
+        self._address = self._log_window.address
+        self._warm_uses = bytearray(-(-window_size // CHUNK_SIZE))
 
     @property
     def segment(self) -> int:
@@ -106,23 +117,46 @@ class HotRange:
         else:
             available = self._message_count - number
             log_end = self._log_end
-        if number < 0 or available <= 0:
+        if number < self._number_min or available <= 0:
             return None
         if count > available:
             if offset + available < next_offset:
                 # More follows in the next segment.
                 return None
             count = available
-        before = number - 1 - self._first_entry
-        entries = self._positions
-        last = before + count
-        if (before < 0 and number) or last >= self._entry_count:
+        elif count < 1:
             return None
+        before = number - 1 - self._first_entry
+        last = before + count
+        if last >= self._entry_count and not self._reaches(last):
+            return None
+        entries = self._positions
         start = entries[before * INDEX_WORDS] if number else 0
         end = entries[last * INDEX_WORDS]
         if not self._log_start <= start < end <= log_end or end - start > bytes_max:
             return None
         return count, start, end
+
+    def _reaches(self, last: int) -> bool:
+        """Whether the index has grown to this entry of the window by now: asked once a page."""
+        if last >= self._entries_max:
+            return False
+        needed = (self._first_entry + last + 1) * INDEX_ENTRY_SIZE
+        try:
+            size = self._index.size(needed)
+        except (Stale, FileNotFoundError):
+            return False
+        if size < needed:
+            return False
+        self._take_entries(size)
+        return True
+
+    def _take_entries(self, index_size: int) -> None:
+        """Have those at hand that lie in pages of an index of this size."""
+        entries = self._index_window.below_page_of(index_size)
+        # Beginning at the first position, so that entry n has its own at n * INDEX_WORDS.
+        self._positions = entries.cast("I")[POSITION_WORD:]
+        self._entry_count = entries.nbytes // INDEX_ENTRY_SIZE
 
     def is_warm(self, start: int, end: int, end_position: int) -> bool:
         """Whether these bytes are in memory; asks the kernel now and then.
@@ -153,6 +187,10 @@ class HotRange:
         return is_cold(self._address + start, size)
 
     def view(self, start: int, end: int) -> memoryview:
-        """The bytes themselves."""
+        """The bytes themselves, located just now."""
         base = self._log_start
+        if end > self._log_end:
+            # Published since, or it would not have been located.
+            self._log_end = end
+            self._log = self._log_window.below(end)
         return self._log[start - base : end - base]

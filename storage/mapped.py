@@ -4,8 +4,13 @@ Python's own mmap refuses to map past the end, keeps a descriptor per map, and c
 while a slice of it waits in a socket. Here a growing file needs no new map until it outgrows
 the window, no descriptor stays open, and a window is unmapped when its last slice is gone.
 
-Touching a page behind the end of the file kills the process (SIGBUS). Whoever slices a window
-must know that the file is that long; PartitionReader does.
+Touching a page behind the end of the file kills the process (SIGBUS). So the memory of a window
+is not handed out: only its part `below` an end that the caller has seen the file to have, by a
+look at the file or because its owner has published it. Every byte of a mapped file is read through
+such a part. A negative index into it wraps around inside; one that is too large is an IndexError.
+
+What that leaves open is a file that is made shorter after it was looked at. Its owner never does
+that: it cuts only what was not published, and replaces an index by renaming another.
 """
 
 import ctypes
@@ -35,7 +40,9 @@ _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 
 
 class MappedWindow:
-    """Bytes `start` to `start + size` of a file, as long as somebody holds `view` or a slice."""
+    """Bytes `start` to `start + size` of a file, as long as somebody holds it or a part of it."""
+
+    __slots__ = ("_memory", "_start", "address")
 
     def __init__(self, fd: int, start: int, size: int) -> None:
         assert start % mmap.ALLOCATIONGRANULARITY == 0
@@ -46,8 +53,20 @@ class MappedWindow:
         memory = (ctypes.c_char * size).from_address(address)
         # Every slice keeps `memory` alive. Not at exit: a thread may still read by then.
         weakref.finalize(memory, _libc.munmap, address, size).atexit = False
-        self.view = memoryview(memory).cast("B").toreadonly()
-        self.address = address
+        self._memory = memoryview(memory).cast("B").toreadonly()
+        self._start = start
+        self.address = int(address)
+
+    def below(self, end: int) -> memoryview:
+        """What of the window lies below `end`, a position in the file that it is known to reach."""
+        length = end - self._start
+        # Not a negative one: that would count from the end of the window.
+        return self._memory[: length if length > 0 else 0]
+
+    def below_page_of(self, end: int) -> memoryview:
+        """The same, and the rest of the page in which `end` lies: what the file grows by appears
+        there, until then it reads as zeros."""
+        return self.below(-(-end // mmap.PAGESIZE) * mmap.PAGESIZE)
 
 
 class WindowCache:
@@ -66,30 +85,26 @@ class WindowCache:
     def __len__(self) -> int:
         return len(self._windows)
 
-    def get(self, file: FileIdentity, number: int) -> memoryview | None:
+    def get(self, file: FileIdentity, number: int) -> MappedWindow | None:
         """The window of this number, if it is mapped."""
         window = self._windows.get((file, number))
         if window is None:
             return None
         self._windows.move_to_end((file, number))
-        return window.view
-
-    def address(self, file: FileIdentity, number: int) -> int:
-        """Where a window that is mapped lies."""
-        return int(self._windows[file, number].address)
+        return window
 
     def is_cold(self, file: FileIdentity, number: int, start: int, end: int) -> bool:
         """Whether touching these bytes of a mapped window would wait for the disk."""
         window = self._windows.get((file, number))
         return window is not None and is_cold(window.address + start, end - start)
 
-    def map(self, file: FileIdentity, number: int, fd: int) -> memoryview:
+    def map(self, file: FileIdentity, number: int, fd: int) -> MappedWindow:
         """Map a window; the caller has made sure that `fd` is this file."""
         window = MappedWindow(fd, number * self.window_size, self.window_size)
         self._windows[file, number] = window
         while len(self._windows) > self._windows_max:
             self._windows.popitem(last=False)
-        return window.view
+        return window
 
     def drop(self, file: FileIdentity) -> None:
         """Forget all windows of a file."""

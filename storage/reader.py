@@ -224,6 +224,8 @@ class PartitionReader:
                 return found
             except (Stale, Replaced, FileNotFoundError) as error:
                 self._known = None
+                # It may have been made from files of another life.
+                self._hot = None
                 log = _missing_log(error)
                 if log is not None and log not in swapped:
                     # Compressed meanwhile. Each of many may be, while we read; none of them twice.

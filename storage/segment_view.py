@@ -24,7 +24,7 @@ from borzoi.storage.encrypted import CannotOpenSegment, PartitionCipher, Segment
 from borzoi.storage.files import FileIdentity, Files
 from borzoi.storage.index_windows import IndexWindows
 from borzoi.storage.layout import index_path, stored_log_path
-from borzoi.storage.mapped import WindowCache
+from borzoi.storage.mapped import MappedWindow, WindowCache
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.segment_form import HEADER_SIZE, PLAIN, SegmentForm, form_of
 
@@ -76,7 +76,11 @@ class ReadOnlyFiles:
 
 
 class MappedFile:
-    """One file by name: which inode it is, and how long it was when last looked at."""
+    """One file by name: which inode it is, and how long it was when last looked at.
+
+    Always: nothing is handed out that lies behind the length seen; whoever wants it is told that
+    the file is Stale.
+    """
 
     def __init__(self, path: str, access: ReadOnlyFiles, windows: WindowCache) -> None:
         self.path = path
@@ -100,21 +104,36 @@ class MappedFile:
     def was_replaced(self) -> bool:
         return self._access.files.status_of(self.path).identity != self._identity
 
-    def window(self, number: int) -> memoryview:
+    def window(self, number: int) -> MappedWindow:
         assert self._identity is not None, "the size comes first"
-        view = self._windows.get(self._identity, number)
-        return self._map(self._identity, number) if view is None else view
+        window = self._windows.get(self._identity, number)
+        return self._map(self._identity, number) if window is None else window
+
+    def seen_part(self, number: int) -> memoryview:
+        """A window as far as the file was seen to go."""
+        return self.window(number).below(self._size_seen)
+
+    def unpack(self, record: struct.Struct, position: int) -> tuple[int, ...]:
+        """The fields of a record that does not lie across two windows."""
+        self._refuse_unseen(position, position + record.size)
+        number, within = divmod(position, self._windows.window_size)
+        return record.unpack_from(self.seen_part(number), within)
 
     def views(self, start: int, end: int) -> list[memoryview]:
         """The bytes from start to end, one view for each window they touch."""
+        self._refuse_unseen(start, end)
         window_size = self._windows.window_size
         found = []
         while start < end:
             number, within = divmod(start, window_size)
             step = min(end - start, window_size - within)
-            found.append(self.window(number)[within : within + step])
+            found.append(self.seen_part(number)[within : within + step])
             start += step
         return found
+
+    def _refuse_unseen(self, start: int, end: int) -> None:
+        if not 0 <= start <= end <= self._size_seen:
+            raise Stale(f"{self.path} has {self._size_seen} bytes, not those from {start} to {end}")
 
     def let_go(self) -> None:
         """Unmap the file, as soon as nobody holds a slice of it."""
@@ -126,11 +145,6 @@ class MappedFile:
         if windows is not self._windows:
             self.let_go()
             self._windows = windows
-
-    def address(self, number: int) -> int:
-        """Where a window that was just asked for is mapped."""
-        assert self._identity is not None, "the size comes first"
-        return self._windows.address(self._identity, number)
 
     def cold_range(self, start: int, end: int) -> "ColdRange | None":
         """The bytes themselves, if reading them through the map would wait for the disk."""
@@ -146,7 +160,7 @@ class MappedFile:
             at += step
         return None
 
-    def _map(self, identity: FileIdentity, number: int) -> memoryview:
+    def _map(self, identity: FileIdentity, number: int) -> MappedWindow:
         files = self._access.files
         fd = files.open(self.path, os.O_RDONLY)
         try:
@@ -245,9 +259,7 @@ class SegmentView:
 
     def end_of(self, number: int) -> int:
         """Where the message of this number ends in the log."""
-        window, within = divmod(number, self._entries_per_window)
-        entries = self.index.window(window)
-        position: int = POSITION.unpack_from(entries, within * INDEX_ENTRY_SIZE)[0]
+        position = self.index.unpack(POSITION, number * INDEX_ENTRY_SIZE)[0]
         if isinstance(self.log, CompressedFile):
             return self.log.written_form.message_bytes(position, number + 1)
         return position
@@ -300,10 +312,7 @@ class SegmentView:
         return ends_in(entries)
 
     def timestamp_of(self, number: int) -> int:
-        window, within = divmod(number, self._entries_per_window)
-        entries = self.index.window(window)
-        timestamp: int = TIMESTAMP.unpack_from(entries, within * INDEX_ENTRY_SIZE)[0]
-        return timestamp
+        return self.index.unpack(TIMESTAMP, number * INDEX_ENTRY_SIZE)[0]
 
     def first_at_or_after(self, timestamp: int) -> int:
         """The number of the first message whose time is not before `timestamp`.
@@ -315,7 +324,7 @@ class SegmentView:
         ends = range(step, count, step)  # of all windows but the last
         window = bisect_left(ends, timestamp, key=lambda end: self.timestamp_of(end - 1))
         start = window * step
-        entries = self.index.window(window)
+        entries = self.index.seen_part(window)
         return start + first_at_or_after(entries, min(step, count - start), timestamp)
 
     def has_bytes(self, start: int, end: int) -> bool:

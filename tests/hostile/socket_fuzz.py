@@ -4,8 +4,10 @@
 
 Each connection holds conversations: it sends a number of frames whose length field is right, in
 writes of any size, and counts the answers, which must be exactly as many unless the broker closed
-the connection. The last bytes of a conversation are a frame with a false length or a cut one,
-then an end of file or a reset. Some connections are logged in and own a stream.
+the connection. Among them are runs of polls of one place, with counts and offsets of all sizes:
+what is remembered of a place is a way of its own. The last bytes of a conversation are a frame
+with a false length or a cut one, then an end of file or a reset. Some connections are logged in
+and own a stream.
 
 The claim: the same worker processes live at the end, none has blamed itself, their memory is
 bounded, and a good client beside all this has noticed nothing. When the claim is broken, the
@@ -31,11 +33,13 @@ from borzoi.protocol.commands import (
     ChangePassword,
     CreateStream,
     DeleteUser,
+    PollMessages,
     UpdatePermissions,
     UpdateUser,
 )
 from borzoi.protocol.errors import BrokerError
-from borzoi.protocol.generations import CLASSIC
+from borzoi.protocol.generations import CLASSIC, encode_command
+from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy, StrategyKind
 from tests.broker import BrokerProcess
 from tests.hostile.memory import MIB, counted_memory, memory_peak
 from tests.hostile.mutation import CORPUS, Mutant, mutant
@@ -60,6 +64,12 @@ HARMLESS: Final = frozenset(
     {Code.GET_STREAM, Code.GET_TOPIC, Code.GET_TOPICS, Code.POLL_MESSAGES, Code.GET_CONSUMER_OFFSET}
 )
 GROWTH_MAX: Final = 128 * MIB
+POLLS: Final = 0.03
+"""So often a conversation goes on with a run of polls."""
+
+POLLS_IN_A_RUN: Final = 4
+POLL_COUNTS: Final = (0, 0, 1, 1, 2, 2**31, 2**32 - 1)
+POLL_VALUES: Final = (0, 0, 0, 1, 2, 3, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
 
 
 @dataclass
@@ -96,13 +106,47 @@ def conversation(first: int, count: int) -> Iterator[Mutant]:
     """The frames of `count` wanted numbers from `first` on."""
     chance = random.Random(first)
     number = first
-    while count:
+    while count > 0:
+        if chance.random() < POLLS:
+            polls = run_of_polls(chance)
+            count -= len(polls)
+            yield from polls
+            continue
         # One frame in five is as it should be, so that there is something to be hostile to.
         mutated = chance.choice(CORPUS) if chance.random() < 0.2 else mutant(number)
         number += 1
         if is_wanted(chance, mutated):
             count -= 1
             yield mutated
+
+
+def run_of_polls(chance: random.Random) -> list[Mutant]:
+    """Polls of one place, the first two of which make it a known one."""
+    stream = chance.choice(("orders", "orders", "events", STREAM))
+    partition = chance.choice((0, 0, 0, 1, 2**32 - 1))
+    wanted = [(StrategyKind.OFFSET, 0, 1, False)] * 2
+    for _ in range(POLLS_IN_A_RUN):
+        kind = chance.choice((StrategyKind.OFFSET, *StrategyKind))
+        value, count = chance.choice(POLL_VALUES), chance.choice(POLL_COUNTS)
+        wanted.append((kind, value, count, chance.random() < 0.3))
+    consumer = Consumer(ConsumerKind.CONSUMER, 1)
+    return [
+        Mutant(
+            Code.POLL_MESSAGES,
+            encode_command(
+                PollMessages(
+                    consumer,
+                    stream,
+                    "events",
+                    partition,
+                    PollingStrategy(kind, value),
+                    count,
+                    commit,
+                )
+            ),
+        )
+        for kind, value, count, commit in wanted
+    ]
 
 
 def hold(broker: BrokerProcess, first: int, logged_in: bool, tally: Tally) -> None:

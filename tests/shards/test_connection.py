@@ -24,6 +24,9 @@ from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
 from borzoi.shards import connection
 from borzoi.shards.admission import ConnectionLimits
 from borzoi.shards.connection import REQUESTS_PER_TURN_MAX, SEND_HEAD_SIZE, Connection
+from borzoi.shards.in_work import HEAD_SIZE_MAX as WORK_HEAD_MAX
+from borzoi.shards.in_work import REQUEST, WHERE_MASK, InWork, read_in_work, user_bits
+from borzoi.shards.in_work import Request as RequestInWork
 from borzoi.shards.pieces import PIECE_SIZE
 from tests.shards.hand_loop import HandLoop
 
@@ -155,9 +158,11 @@ class Begun(NamedTuple):
 class ScriptedSession:
     """Notes what it is asked to do, and answers at once or when the test says so."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, in_work: InWork) -> None:
         self._connection = connection
+        self._in_work = in_work
         self.is_authenticated = True
+        self.user_id: int | None = None
         self.taker = "user 1"
         self.refused_status = 0
         self.heads: list[bytes] = []
@@ -172,11 +177,15 @@ class ScriptedSession:
         assert self.waiting is None, "one request at a time"
         assert not self.was_closed, "a request after the end"
         copied = bytes(payload)
+        words = self._in_work.words
         if buffer is not None:
             assert buffer.position is not None, "only the arena can be lent"
+            assert words[REQUEST] & WHERE_MASK == buffer.position + start
             assert buffer.view[start : start + len(copied)] == copied
         else:
             assert code != Code.SEND_MESSAGES, "a batch must lie in the arena"
+            request = read_in_work(words, -1, 0)
+            assert request == RequestInWork(code, len(copied), copied[:WORK_HEAD_MAX], None)
         self.begun.append(Begun(code, copied))
         self.waiting = code, payload, copied
         if not self.later():
@@ -220,8 +229,9 @@ class Bench:
         self.transport = HandTransport(self.loop)
         self.refuses = False
         self.lost_count = 0
-        self.connection = Connection(self.loop.as_loop, self, receive, pool, limits)
-        self.session = ScriptedSession(self.connection)
+        self.in_work = InWork()
+        self.connection = Connection(self.loop.as_loop, self, receive, pool, limits, self.in_work)
+        self.session = ScriptedSession(self.connection, self.in_work)
         self.transport.connection = self.connection
 
     def connect(self) -> "Bench":
@@ -897,3 +907,24 @@ def test_a_last_answer_that_nobody_reads(bench: Bench) -> None:
     assert bench.overdue_after(0.5) == "does not read its last answers"
     bench.loop.settle()
     assert bench.lost_count == 1
+
+
+def test_what_is_in_work_is_known_until_it_ends(bench: Bench) -> None:
+    words = bench.in_work.words
+    bench.session.later = lambda: True
+    bench.deliver(encode_request(Code.POLL_MESSAGES, b"held"))
+    assert words[REQUEST] != 0
+    bench.session.finish()
+    assert words[REQUEST] == 0
+    bench.session.later = lambda: False
+    bench.deliver(encode_request(Code.PING))
+    assert words[REQUEST] == 0
+
+
+def test_what_is_in_work_says_who_it_is_for(bench: Bench) -> None:
+    bench.session.later = lambda: True
+    for user_id in (0, 5, None):
+        bench.connection.note_user(user_id)
+        bench.deliver(encode_request(Code.POLL_MESSAGES, b"held"))
+        assert bench.in_work.words[REQUEST] >> 40 == user_bits(user_id) >> 40
+        bench.session.finish()

@@ -15,7 +15,16 @@ from borzoi.router.pool import MemoryPool
 from borzoi.router.ring import RING_SLOTS
 from borzoi.router.wake import Wake
 from borzoi.shards.descriptors import RESUBMITTED, Done, Request, RequestKind, pack_request
-from borzoi.shards.peers import ABANDONED, AWAY_CHECK_INTERVAL_S, DRAIN_MAX, DeathRule, Peers
+from borzoi.shards.in_work import OF_PEER, REQUEST, WHERE_BITS, user_bits
+from borzoi.shards.peers import (
+    ABANDONED,
+    AWAY_CHECK_INTERVAL_S,
+    DEATHS_MAX,
+    DRAIN_MAX,
+    ID_MASK,
+    DeathRule,
+    Peers,
+)
 from tests.shards.hand_loop import HandLoop
 
 LAYOUT = ControlLayout(2)
@@ -493,3 +502,67 @@ def test_what_the_dead_peer_had_asked_is_forgotten(pair: Pair) -> None:
     pair.a.live()
     pair.loop.settle()
     assert pair.a.take() == []
+
+
+def test_what_a_peer_carries_out_is_known_to_belong_to_a_clients_request(pair: Pair) -> None:
+    buffer = lend(pair.a, b"12345678the payload of a client")
+    assert buffer.position is not None
+    where = buffer.position + 8
+    pair.a.own.in_work[REQUEST] = where + user_bits(5)
+    seen: list[int] = []
+
+    def serve(_shard: int, _request: Request, _lent: memoryview, done: Done) -> None:
+        seen.append(pair.b.own.in_work[OF_PEER])
+        done(0, 0, 0, 0)
+
+    pair.b.peers.start(serve)
+    answers = Answers()
+    pair.a.peers.ask(1, RequestKind.RESOLVE_POLL, answers)
+    pair.loop.settle()
+    # Of nobody's request, as what a shard does on its own.
+    pair.a.own.in_work[REQUEST] = 0
+    pair.a.peers.ask(1, RequestKind.RESOLVE_POLL, answers)
+    pair.loop.settle()
+    assert answers.statuses == [0, 0]
+    asked_by_shard_0 = 1 << WHERE_BITS
+    assert seen == [where | asked_by_shard_0, asked_by_shard_0]
+    assert pair.b.own.in_work[OF_PEER] == 0
+    buffer.release()
+
+
+def test_request_ids_differ_when_their_number_begins_anew(pair: Pair) -> None:
+    pair.a.peers._next_id = ID_MASK
+    answers = Answers()
+    for _ in range(3):
+        pair.a.peers.ask(1, RequestKind.FLUSH, answers)
+    pair.loop.settle()
+    arrived = pair.b.take()
+    assert len({asked.request.request_id for asked in arrived}) == 3
+    for asked in arrived:
+        asked.done(0, 0, 0, 0)
+    pair.loop.settle()
+    assert answers.statuses == [0] * 3
+
+
+def test_a_clients_request_is_not_shown_to_a_third_after_two_deaths(pair: Pair) -> None:
+    buffer = lend(pair.a, b"batch")
+    sent, polled, waited, own = Answers(), Answers(), Answers(), Answers()
+    ask_append(pair, sent, buffer)
+    pair.a.peers.ask(1, RequestKind.RESOLVE_POLL, polled, rule=DeathRule.REREAD)
+    pair.a.peers.ask(1, RequestKind.BARRIER, own)
+    pair.loop.settle()
+    for death in range(DEATHS_MAX):
+        pair.announce_successor()
+        assert (sent.statuses, polled.statuses) == (
+            ([], []) if death == 0 else ([ABANDONED], [ShardCommunicationError.status])
+        )
+        if death == 0:
+            # One that was sent after the first death has seen one only.
+            pair.a.peers.ask(1, RequestKind.RESOLVE_POLL, waited, rule=DeathRule.REREAD)
+        pair.start_successor()
+    assert buffer.holds == 1
+    # What shards do on their own goes on for ever.
+    kinds = [asked.request.kind for asked in pair.b.take()]
+    assert sorted(kinds) == sorted([RequestKind.BARRIER, RequestKind.RESOLVE_POLL])
+    assert own.statuses == []
+    buffer.release()

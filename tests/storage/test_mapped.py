@@ -28,9 +28,9 @@ def test_a_window_shows_what_is_written_later(tmp_path: Path) -> None:
     os.close(fd)
     with path.open("ab") as file:
         file.write(b" and more" * 1000)
-    assert bytes(window.view[:14]) == b"begin and more"
-    assert bytes(window.view[9000:9005]) == path.read_bytes()[9000:9005]
-    assert window.view.readonly
+    assert bytes(window.below(14)) == b"begin and more"
+    assert bytes(window.below(9005)[9000:]) == path.read_bytes()[9000:9005]
+    assert window.below(14).readonly
 
 
 def test_a_window_is_unmapped_with_its_last_slice(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_window_is_unmapped_with_its_last_slice(tmp_path: Path) -> None:
     fd = open_new(path, bytes(1000))
     window = MappedWindow(fd, 0, SIZE)
     os.close(fd)
-    slice_of_slice = window.view[10:100][5:10]
+    slice_of_slice = window.below(100)[10:][5:10]
     assert maps_of(path) == 1
     del window
     gc.collect()
@@ -52,8 +52,8 @@ def test_a_window_is_unmapped_with_its_last_slice(tmp_path: Path) -> None:
 def test_later_windows_begin_where_they_should(tmp_path: Path) -> None:
     data = os.urandom(SIZE * 2 + 10)
     fd = open_new(tmp_path / "file", data)
-    assert bytes(MappedWindow(fd, SIZE, SIZE).view[:20]) == data[SIZE : SIZE + 20]
-    assert bytes(MappedWindow(fd, SIZE * 2, SIZE).view[:10]) == data[SIZE * 2 :]
+    assert bytes(MappedWindow(fd, SIZE, SIZE).below(SIZE + 20)) == data[SIZE : SIZE + 20]
+    assert bytes(MappedWindow(fd, SIZE * 2, SIZE).below(SIZE * 2 + 10)) == data[SIZE * 2 :]
     os.close(fd)
 
 

@@ -387,3 +387,62 @@ def test_deleted_segments_are_unmapped(tmp_path: Path) -> None:
     fresh = reader.read(before._replace(trusted_from=1), 0, ALL, ALL)
     assert fresh.message_count == 0
     assert len(windows) == 0
+
+
+def test_a_place_read_last_is_not_one_of_another_life(tmp_path: Path) -> None:
+    partition = Partition(tmp_path)
+    partition.append(b"old")
+    old = partition.log.written
+    begin_anew(partition, BIRTH + 1)
+    partition.append(b"new", b"newer")
+    # The board still tells of the life before; its files are gone.
+    assert partition.reader.read(old, 0, ALL, ALL).message_count == 0
+    assert partition.reader.read_on(old, 0, 1, ALL) is None
+
+
+def test_a_count_of_nothing_where_the_partition_was_read_last(tmp_path: Path) -> None:
+    partition = numbered(tmp_path, 12)
+    published = partition.log.written
+    for offset in (0, 5, 11):
+        assert len(partition.read(offset, 1)) == 1
+        for count in (0, -1):
+            assert partition.reader.read_on(published, offset, count, ALL) is None
+        assert partition.read(offset, 0) == []
+
+
+def test_what_is_published_but_not_in_the_index_is_not_touched(tmp_path: Path) -> None:
+    """Whatever the board says: an entry is looked at only where the file has been seen to go."""
+    partition = numbered(tmp_path, 12)
+    published = partition.log.written
+    assert len(partition.read(3, 2)) == 2
+    far = published._replace(next_offset=4000, end_position=60_000)
+    for offset, count in ((3, 3000), (2999, 1), (3990, 10)):
+        assert partition.reader.read_on(far, offset, count, ALL) is None
+        with pytest.raises(CannotReadMessage):
+            partition.reader.read(far, offset, count, ALL)
+
+
+def test_a_hot_place_follows_the_index_from_page_to_page(tmp_path: Path) -> None:
+    partition = Partition(tmp_path)
+    partition.append(b"first")
+    assert len(partition.read(0, 1)) == 1
+    for number in range(1, 1000):
+        partition.append(b"%04d" % number)
+        found = partition.reader.read_on(partition.log.written, number, 10, ALL)
+        if number * 69 < WINDOW_SIZE - 200:
+            assert found is not None
+            assert bytes(found[1][-4:]) == b"%04d" % number
+
+
+def test_what_lies_before_the_hot_window_of_an_index(tmp_path: Path) -> None:
+    """The last read was behind 4,096 messages, where a second window of the index begins."""
+    partition = Partition(tmp_path)
+    partition.append(*[b""] * 4200)
+    published = partition.log.written
+    assert len(partition.read(4150, 10)) == 10
+    for offset in (0, 1, 4095, 4096):
+        for count in (0, 1, 4095, 4096, 4097, 4199, 2**32 - 1):
+            found = partition.reader.read_on(published, offset, count, ALL)
+            assert found is None
+            assert len(partition.read(offset, count)) == min(count, 4200 - offset)
+            assert len(partition.read(4150, 10)) == 10
