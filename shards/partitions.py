@@ -34,6 +34,7 @@ from borzoi.shards.readers import HEALS_MAX, Readers
 from borzoi.shards.resubmission import stored_since
 from borzoi.shards.target import Target
 from borzoi.shards.warm_reads import WARM_TRIES_MAX, WarmReads
+from borzoi.shares import ShareFigures
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
@@ -284,6 +285,14 @@ class Partitions:
             done(error.status, 0, 0, 0)
             return
         done(0, 0, 0, 0)
+
+    def offset_figures(self) -> ShareFigures:
+        """How stored offsets are shared: the fullest partition's, and the refusals of all."""
+        found = [one for partition in self if (one := partition.offsets.figures()) is not None]
+        if not found:
+            return ShareFigures(self._consumers_max, 0, 0, 0, 0, 0)
+        refusals = sum(one.refusals for one in found)
+        return max(found, key=lambda one: one.taken)._replace(refusals=refusals)
 
     def flush(self, target: Target, fsync: bool, done: Done) -> None:
         """Write what is in memory, with `fsync` bring it to the disk."""

@@ -121,6 +121,7 @@ class Shard:
         """By name, whatever is scarce here and shared by a rule; each has its rows of metrics."""
         self._share("receive", memory.pool.shares)
         self._share("copied", storage.copy_memory.shares)
+        self._shared["offsets"] = storage.partitions.offset_figures
 
         self.metadata = MetadataService(copy, memory.board, self.take_effects)
         self.writing = None if writer is None else self._new_writing(writer)

@@ -23,6 +23,7 @@ from borzoi.protocol.errors import (
     CannotSyncFile,
 )
 from borzoi.protocol.identifiers import U32_MAX, ConsumerKind
+from borzoi.shares import ShareFigures
 from borzoi.storage.files import Files
 from borzoi.storage.layout import OFFSET_DIRECTORIES, is_number
 from borzoi.storage.offset_room import OffsetRoom
@@ -118,6 +119,10 @@ class ConsumerOffsets:
             offsets.room.load(offsets._offsets)
         offsets.write()
         return offsets
+
+    def figures(self) -> ShareFigures | None:
+        """How full the room is; None if there has never been an offset."""
+        return None if self._room is None else self._room.figures()
 
     @property
     def room(self) -> OffsetRoom:

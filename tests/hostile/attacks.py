@@ -8,9 +8,8 @@ fast.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Event, Thread
-from typing import Final
+from typing import Final, NamedTuple
 
-from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import CreateUser, StoreConsumerOffset
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.protocol.permissions import GlobalPermissions, Permissions
@@ -20,10 +19,17 @@ from tests.hostile.wire import ConnectionEnded, Wire, frame_of, poll_frame, send
 PASSWORD: Final = "low-privilege"
 MAY_POLL: Final = Permissions(GlobalPermissions(poll_messages=True))
 MAY_SEND: Final = Permissions(GlobalPermissions(send_messages=True, poll_messages=True))
-HEAD_SIZE: Final = 4096
 PIPELINED: Final = 100
+TAKEN_TIMEOUT_S: Final = 0.2
 SLOW_READ_SIZE: Final = 1024
 SLOW_READ_INTERVAL_S: Final = 0.5
+
+
+class Unfinished(NamedTuple):
+    """A connection in the middle of a frame, and what is left of that."""
+
+    wire: Wire
+    rest: memoryview
 
 
 def make_user(root: Wire, name: str, permissions: Permissions) -> None:
@@ -34,19 +40,27 @@ def make_user(root: Wire, name: str, permissions: Permissions) -> None:
 @contextmanager
 def unfinished_sends(
     broker: BrokerProcess, user: str, stream: str, topic: str, *, connections: int, size: int
-) -> Iterator[list[Wire]]:
+) -> Iterator[list[Unfinished]]:
     """Large batches of which most has come, and the rest never does."""
-    frame = send_frame(stream, topic, [bytes(size)])
+    frame = memoryview(send_frame(stream, topic, [bytes(size)]))
     with ExitStack() as opened:
-        wires = []
+        begun = []
         for _ in range(connections):
             wire = opened.enter_context(Wire(broker)).log_in(user, PASSWORD)
-            wires.append(wire)
-            wire.socket.settimeout(0.2)
-            with suppress(TimeoutError):
-                # As much as is taken: one that has to wait takes what fits into sockets.
-                wire.socket.sendall(frame[: -len(frame) // 16])
-        yield wires
+            begun.append(Unfinished(wire, _send_some(wire, frame)))
+        yield begun
+
+
+def _send_some(wire: Wire, frame: memoryview) -> memoryview:
+    """Send most of a frame, or as much as is taken: one that waits takes what fits into sockets.
+    What is left of it."""
+    end = len(frame) - len(frame) // 16
+    sent = 0
+    wire.socket.settimeout(TAKEN_TIMEOUT_S)
+    with suppress(TimeoutError):
+        while sent < end:
+            sent += wire.socket.send(frame[sent:end])
+    return frame[sent:]
 
 
 @contextmanager
@@ -95,8 +109,3 @@ def invent_consumers(
             wire.send(b"".join(map(frame_of, frames)))
             statuses += [answer.status for answer in wire.answers(len(ids))]
     return statuses
-
-
-def is_served(wire: Wire) -> bool:
-    """Whether a connection that attacks is still open and in step."""
-    return wire.request(Code.PING).status == 0

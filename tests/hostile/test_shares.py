@@ -24,6 +24,7 @@ from tests.hostile.attacks import (
 )
 from tests.hostile.memory import MIB, counted_memory
 from tests.hostile.wire import Answer, Wire, make_topic, poll_frame, send_frame
+from tests.scraped import Scraped
 
 VICTIM_TIMEOUT_S: Final = 20.0
 OK: Final = Answer(0, b"")
@@ -63,16 +64,16 @@ class TestUnfinishedSends:
         self, broker: BrokerProcess, victim: Wire
     ) -> None:
         before = counted_memory(broker)
-        with unfinished_sends(broker, "poller", "s", "t", connections=8, size=60 * MIB) as wires:
+        with unfinished_sends(broker, "poller", "s", "t", connections=8, size=60 * MIB) as begun:
             assert counted_memory(broker) - before < 60 * MIB
             victim.send(send_frame("root", "t", [bytes(10 * MIB)]))
             assert victim.answer() == OK
             # The refused frame is drained to its end, and the connection goes on behind it.
-            frame = send_frame("s", "t", [bytes(60 * MIB)])
-            wires[0].socket.settimeout(VICTIM_TIMEOUT_S)
-            wires[0].send(frame[-len(frame) // 16 :])
-            assert wires[0].answer().status == Unauthorized.status
-            assert wires[0].is_in_step()
+            wire, rest = begun[0]
+            wire.socket.settimeout(VICTIM_TIMEOUT_S)
+            wire.send(rest)
+            assert wire.answer().status == Unauthorized.status
+            assert wire.is_in_step()
 
 
 class TestSlowReaders:
@@ -107,7 +108,11 @@ class TestInventedConsumers:
 
     @pytest.fixture
     def broker(self, new_broker: NewBroker) -> BrokerProcess:
-        return new_broker(IGGY_LIMITS_CONSUMERS_PER_PARTITION_MAX="200")
+        return new_broker(
+            IGGY_LIMITS_CONSUMERS_PER_PARTITION_MAX="200",
+            IGGY_METRICS_ENABLED="true",
+            IGGY_METRICS_ADDRESS="127.0.0.1:0",
+        )
 
     def test_lock_nobody_else_out(self, broker: BrokerProcess, victim: Wire) -> None:
         victim.send(send_frame("s", "t", [b"one"]))
@@ -116,6 +121,8 @@ class TestInventedConsumers:
         statuses = invent_consumers(broker, "poller", "s", "t", 400)
         assert statuses == [0] * 100 + [refused] * 300
         self.use_offsets(victim, 1)
+        told = Scraped.of(broker.metrics_address)
+        assert told.total("borzoi_share_refusals", share="offsets") == 300
         victim.close()
         assert broker.stop() == 0
         broker.start()

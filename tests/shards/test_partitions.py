@@ -8,12 +8,20 @@ import pytest
 
 from borzoi.protocol.batch import first_stamped_offset, message_start
 from borzoi.protocol.errors import PartitionNotFound
+from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.shards.durability import Durability
 from borzoi.shards.metadata.effects import Effects, RunPurged, RunRemoved
 from borzoi.shards.metadata.state import Run
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.segment_form import MESSAGE_OVERHEAD
-from tests.shards.owner import JOURNAL_MESSAGES_MAX, TARGET, Owner, Statuses, batch_of
+from tests.shards.owner import (
+    CONSUMERS_MAX,
+    JOURNAL_MESSAGES_MAX,
+    TARGET,
+    Owner,
+    Statuses,
+    batch_of,
+)
 from tests.storage.ciphers import KEY
 
 PAYLOADS = [b"one" * 10, b"two" * 20, b"three" * 5, b"four" * 8]
@@ -45,6 +53,22 @@ def owner(new_owner: NewOwner, request: pytest.FixtureRequest) -> Owner:
     if request.param == "encrypted":
         return new_owner(Durability.WRITTEN, ENCRYPTION)
     return new_owner(Durability(request.param))
+
+
+def test_stored_offsets_tell_of_the_fullest_partition_and_of_all_refusals(
+    new_owner: NewOwner,
+) -> None:
+    owner = new_owner(Durability.WRITTEN)
+    assert owner.partitions.offset_figures() == (CONSUMERS_MAX, 0, 0, 0, 0, 0)
+    owner.send(b"x")
+    owner.loop.settle()
+    for consumer in range(CONSUMERS_MAX):
+        done = Statuses().done
+        owner.partitions.store_offset(TARGET, ConsumerKind.CONSUMER, consumer, 0, 7, done)
+    owner.loop.settle()
+    half = CONSUMERS_MAX // 2
+    figures = owner.partitions.offset_figures()
+    assert figures == (CONSUMERS_MAX, half, half, 1, 0, CONSUMERS_MAX - half)
 
 
 def finish(owner: Owner) -> None:
