@@ -63,15 +63,20 @@ def main() -> None:
 @serve_parameters
 def serve(**parameters: Any) -> None:
     """Run the broker until it is told to stop."""
-    sys.exit(run_broker(**parameters))
+    sys.exit(run_broker(shares_port=False, **parameters))
 
 
 @click.command(cls=VisibleErrors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(borzoi.__version__, "-V", "--version", prog_name="iggy-server")
 @serve_parameters
 def iggy_server(**parameters: Any) -> None:
-    """Run the broker: `borzoi serve` under the name that Iggy's tools look for."""
-    sys.exit(run_broker(**parameters))
+    """Run the broker: `borzoi serve` under the name that Iggy's tools look for.
+
+    It shares its TCP port with others that ask for that, as Iggy's server does.
+    """
+    # Their test harness keeps the port bound until the server is ready. `borzoi serve` refuses: a
+    # second broker, started by mistake, would get half of the connections unnoticed.
+    sys.exit(run_broker(shares_port=True, **parameters))
 
 
 @main.command("reset-root")
@@ -222,6 +227,7 @@ def _run_with(
     fresh: bool,
     with_default_root_credentials: bool,
     follower: bool,
+    shares_port: bool,
 ) -> int:
     loaded = load_or_exit(config_path)
     warnings = loaded.warnings
@@ -236,6 +242,7 @@ def _run_with(
         fresh=fresh,
         default_root_credentials=with_default_root_credentials,
         follower=follower,
+        shares_port=shares_port,
         sources=loaded.sources,
         environ=loaded.environ,
     )

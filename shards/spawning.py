@@ -166,6 +166,7 @@ class Spawner:
             rust_log=self._options.environ.get("RUST_LOG", ""),
             encryption_key=self._encryption_key,
             follower=self._options.follower,
+            shares_port=self._options.shares_port,
             root=root,
             tcp_address=bound.tcp_address,
             metrics_address=bound.metrics_address,

@@ -57,6 +57,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     config: msgspec.Raw
     rust_log: str
     follower: bool
+    shares_port: bool
     root: Root | None
     # Empty if nothing is or was encrypted.
     encryption_key: bytes

@@ -76,6 +76,7 @@ def test_serve_hands_over_to_the_supervisor(supervisor: Supervisor) -> None:
     assert config.system.path == "here"
     assert warnings == ()
     assert (options.fresh, options.follower, options.default_root_credentials) == (False,) * 3
+    assert not options.shares_port
     assert options.environ["RUST_LOG"] == "debug"
 
 
@@ -85,6 +86,7 @@ def test_iggy_server_is_serve_without_the_word(supervisor: Supervisor) -> None:
     ((_, warnings, options),) = supervisor.calls
     assert options.fresh
     assert options.follower
+    assert options.shares_port
     assert options.default_root_credentials
     assert warnings == ()
 
