@@ -1,7 +1,5 @@
 """The nursery: a process that has imported all that a worker needs, and forks workers on order.
 
-    python -m borzoi.shards.nursery FD NAME
-
 A forked worker begins within milliseconds; one that has to import first takes a quarter of a
 second, several times that where no bytecode is kept. Forking is safe here and nowhere else: this
 process has one thread, no loop, no log and no file but its channel to the supervisor. The messages
@@ -45,7 +43,10 @@ class Unborn(NamedTuple):
 
 
 def main() -> None:
-    """Serve orders until the supervisor is gone; in a forked process, be that worker."""
+    """Serve orders until the supervisor is gone; in a forked process, be that worker.
+
+    The arguments are those that nursery_process.py gives: the channel, and a name.
+    """
     channel = _set_up(int(sys.argv[1]))
     unborn = _serve(channel)
     if unborn is None:
@@ -74,6 +75,7 @@ def _set_up(channel_fd: int) -> socket.socket:
     channel = socket.socket(fileno=channel_fd)
     # What is imported stays: a collection in a worker must not copy all its pages.
     gc.freeze()
+    gc.enable()
     return channel
 
 
@@ -153,7 +155,3 @@ def name_process(name: str) -> None:
     # Kernels that hide the address tell 0.
     if arg_end and ctypes.string_at(address, len(NAME)) == NAME.encode():
         ctypes.memmove(address, name.encode(), len(NAME))
-
-
-if __name__ == "__main__":
-    main()

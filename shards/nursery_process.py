@@ -20,7 +20,8 @@ READY: Final = b"ready"
 ORDER: Final = Struct("<I")
 MORE: Final = b"more"
 BORN: Final = Struct("<q")
-NURSERY_MODULE: Final = "borzoi.shards.nursery"
+# Not as a module with -m, which imports for itself; and a collection finds nothing meanwhile.
+PROGRAM: Final = "import gc; gc.disable(); from borzoi.shards.nursery import main; main()"
 NAME: Final = "nursery---"
 """The last argument, for people who look at a list of processes. A worker overwrites it in place
 with what it is (nursery.py), which is as long: shard-0001."""
@@ -54,7 +55,7 @@ def start_nursery() -> NurseryProcess:
         theirs.set_inheritable(True)
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-m", NURSERY_MODULE, str(theirs.fileno()), NAME],
+            [sys.executable, "-c", PROGRAM, str(theirs.fileno()), NAME],
             os.environ,
             file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
         )

@@ -27,6 +27,7 @@ from borzoi.shards.cpus import Placement
 from borzoi.shards.crash_reports import new_trace
 from borzoi.shards.data_directory import OpenData
 from borzoi.shards.nursery_link import ChildProcess, Nursery, NurseryFailed
+from borzoi.shards.passwords import hash_password
 from borzoi.shards.poison import Suspects
 from borzoi.shards.serve_options import ServeOptions
 from borzoi.shards.worker_spec import Event, Order, Root, WorkerSpec, write_spec
@@ -85,7 +86,9 @@ class Spawner:
         self._options = options
         self._placement = placement
         self._budget = budget
-        self._root = data.root
+        self._root: Root | None = None
+        if data.root is not None:
+            self._root = Root(data.root.username, hash_password(data.root.password))
         self._lock_fd = data.lock_fd
         self._encryption_key = data.encryption.key.secret_bytes() if data.encryption else b""
         self._broker_start = broker_start()
@@ -152,9 +155,6 @@ class Spawner:
         channel_fd: int,
     ) -> WorkerSpec:
         cpu = self._placement.cpus[worker.shard]
-        root = None
-        if self._root is not None and worker.shard == 0:
-            root = Root(self._root.username, self._root.password)
         return WorkerSpec(
             supervisor_pid=os.getpid(),
             broker_start=self._broker_start,
@@ -167,7 +167,7 @@ class Spawner:
             encryption_key=self._encryption_key,
             follower=self._options.follower,
             shares_port=self._options.shares_port,
-            root=root,
+            root=self._root if worker.shard == 0 else None,
             tcp_address=bound.tcp_address,
             metrics_address=bound.metrics_address,
             generations=tuple(one.generation for one in workers),

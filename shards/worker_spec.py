@@ -1,7 +1,7 @@
 """What a worker is told at its birth, and the orders and events that travel later.
 
-The specification lies in a memfd: it may hold the root password of a first boot and the encryption
-key, which must not be seen in a process list. It goes through the nursery (nursery.py) together
+The specification lies in a memfd: it may hold the encryption key and the hash of a password, which
+must not be seen in a process list. It goes through the nursery (nursery.py) together
 with the descriptors that it names, by the supervisor's numbers; the worker renumbers it.
 
     supervisor -> worker   recover, listen(address, metrics_address), stop,
@@ -32,10 +32,10 @@ BROKEN: Final = 70
 
 
 class Root(msgspec.Struct, frozen=True):
-    """The root account of a first boot."""
+    """The root account of a first boot. Hashed by the supervisor, while the nursery imports."""
 
     username: str
-    password: str
+    password_hash: str
 
 
 class BrokerStart(msgspec.Struct, frozen=True):
