@@ -1,12 +1,15 @@
 """The option --config of the broker's commands: another TOML file than the environment names."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from borzoi.shards.config import Loaded, load_config
-from borzoi.shards.config.loading import CONFIG_PATH
+if TYPE_CHECKING:
+    from borzoi.shards.config import Loaded
 
 config_option = click.option(
     "--config",
@@ -18,6 +21,10 @@ config_option = click.option(
 
 def load_named(config_path: Path | None) -> Loaded:
     """The configuration with this file, or with the one that is found; raises ConfigError."""
+    # Imported here: it takes longer than the start of the nursery may wait (main.py).
+    from borzoi.shards.config import load_config
+    from borzoi.shards.config.loading import CONFIG_PATH
+
     environ = dict(os.environ)
     if config_path is not None:
         environ[CONFIG_PATH] = str(config_path.absolute())

@@ -10,8 +10,10 @@ One request of a connection is in work at a time. What arrives meanwhile waits h
 is paused, which gives the order of answers and back-pressure for nothing. A connection that has
 more to say than fits in its turn goes on in the next one, so that its neighbours get theirs.
 
-Always: nothing is reserved for a length that has not been admitted; a refused frame is drained,
-so that the next one is found where it begins, or the connection is closed.
+Always: nothing is reserved for a length that has not been admitted. A refused frame is answered as
+soon as it is refused, not when its last byte has come, and then drained, so that the next one is
+found where it begins. At most frame_size_max bytes of it are drained, for at most frame_timeout; of
+a longer one no end is waited for: our side of the connection is shut at once and closed after that.
 """
 
 import asyncio
@@ -122,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._expects_large = False
         self._drain_left = 0
-        self._drain_answer = b""
+        self._parting = False
         self._busy = False
         self._request_buffer: Buffer | None = None
         self._taking = False
@@ -337,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, parting: bytes) -> None:
         """End the connection from our side, with a last frame."""
         if self._transport is not None and not self._transport.is_closing():
-            if not self._busy:
+            if not (self._busy or self._parting):
                 self._transport.write(parting)
             self._transport.close()
 
@@ -429,14 +431,10 @@ class Connection(asyncio.BufferedProtocol):
         status = refusal(limits, code, total, without_login=without_login)
         if status is None:
             return True
-        answer = encode_response(status)
+        self._begin_drain(min(total, limits.frame_size_max), encode_response(status))
         if total > limits.frame_size_max:
             # Too much even to throw away: the byte stream cannot be cut any more.
-            self._answer(answer)
-            if self._transport is not None:
-                self._transport.close()
-            return False
-        self._begin_drain(total, answer)
+            self._part()
         return False
 
     def _refuse_send(self, head: memoryview, total: int) -> bool:
@@ -447,17 +445,30 @@ class Connection(asyncio.BufferedProtocol):
             self._begin_drain(total, encode_response(status))
         return status != 0
 
-    def _begin_drain(self, total: int, answer: bytes) -> None:
-        self._drain_left = total
-        self._drain_answer = answer
+    def _begin_drain(self, size: int, answer: bytes) -> None:
+        self._answer(answer)
+        self._drain_left = size
         self._wait_for_frame()
+
+    def _part(self) -> None:
+        """Say no more, and listen for a while yet.
+
+        A close while bytes are unread is a reset, which may overtake the answer.
+        """
+        assert self._transport is not None, "only an open connection refuses"
+        if self._transport.can_write_eof():
+            self._parting = True
+            self._transport.write_eof()
+        else:
+            self._transport.close()
 
     def _drain(self, start: int, end: int) -> int:
         thrown = min(self._drain_left, end - start)
         self._drain_left -= thrown
         if self._drain_left == 0:
             self._patience.frame_since = None
-            self._answer(self._drain_answer)
+            if self._parting and self._transport is not None:
+                self._transport.abort()
         return start + thrown
 
     def _begin_filling(self, head: memoryview, total: int) -> bool:

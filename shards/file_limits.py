@@ -32,6 +32,12 @@ def share(granted: int) -> Shares:
     return Shares(open_files, max(1, left - open_files - left // 8))
 
 
+def raise_file_limit() -> None:
+    """Let this process open as many files as the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def open_files_bound() -> int:
     """How many files of partitions may be open at once."""
     return share(_granted()).open_files

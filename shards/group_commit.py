@@ -267,7 +267,15 @@ class GroupCommit:
                 partition.offsets.run_sync(offsets)
                 partition.log.save_recovery_point()
             except BrokerError as error:
+                # In a turn of the loop: by then a directory that is moved away has no partition.
+                self._loop.call_soon_threadsafe(failed, error)
+
+        def failed(error: BrokerError) -> None:
+            if partition.alive:
                 LOG.warning("partition %s: %s", partition.target, error)
+            else:
+                # Purged or deleted meanwhile: nobody needs to know how far it got.
+                LOG.info("partition %s ended before it was saved", partition.target)
 
         def ended(status: int) -> None:
             if status == 0 and partition.alive:

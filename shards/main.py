@@ -1,6 +1,8 @@
 """The broker's commands: `borzoi serve`, `check`, `compression`, `config`, ...; `iggy-server`.
 
-Reads the configuration, then hands over to the supervisor in the same process. Always: a
+Starts the nursery of the workers, reads the configuration meanwhile, then hands over to the
+supervisor in the same process. What a command needs is imported when it runs: nothing must keep the
+nursery waiting. Always: a
 configuration that cannot be used ends with exit code 1 and one line on standard error that says
 what was found and what is needed.
 """
@@ -11,15 +13,17 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 import borzoi
-from borzoi.shards.config import ConfigError, Loaded, check_file, render_toml
 from borzoi.shards.config_option import config_option, load_named
-from borzoi.shards.serve_options import ServeOptions
+from borzoi.shards.nursery_process import NurseryProcess, start_nursery
 from borzoi.terminal import VisibleErrors, VisibleGroup, say, say_json
+
+if TYPE_CHECKING:
+    from borzoi.shards.config import ConfigError, Loaded
 
 CONFIG_ERROR: Final = 1
 
@@ -59,15 +63,20 @@ def main() -> None:
 @serve_parameters
 def serve(**parameters: Any) -> None:
     """Run the broker until it is told to stop."""
-    sys.exit(run_broker(**parameters))
+    sys.exit(run_broker(shares_port=False, **parameters))
 
 
 @click.command(cls=VisibleErrors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(borzoi.__version__, "-V", "--version", prog_name="iggy-server")
 @serve_parameters
 def iggy_server(**parameters: Any) -> None:
-    """Run the broker: `borzoi serve` under the name that Iggy's tools look for."""
-    sys.exit(run_broker(**parameters))
+    """Run the broker: `borzoi serve` under the name that Iggy's tools look for.
+
+    It shares its TCP port with others that ask for that, as Iggy's server does.
+    """
+    # Their test harness keeps the port bound until the server is ready. `borzoi serve` refuses: a
+    # second broker, started by mistake, would get half of the connections unnoticed.
+    sys.exit(run_broker(shares_port=True, **parameters))
 
 
 @main.command("reset-root")
@@ -81,6 +90,7 @@ def reset_root_command(config_path: Path | None, generate: bool) -> None:
     """
     loaded = load_or_exit(config_path)
     # Imported here: nothing else of the command line needs it.
+    from borzoi.shards.config import ConfigError
     from borzoi.shards.reset_root import check_new_password, reset_root
     from borzoi.shards.root_account import GENERATED_PREFIX, PASSWORD_VARIABLE, random_password
 
@@ -123,6 +133,7 @@ def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: st
     # Imported here: nothing else of the command line needs it.
     from borzoi.shards.check_data import check_data
     from borzoi.shards.check_report import as_json, exit_code, text_lines
+    from borzoi.shards.config import ConfigError
     from borzoi.shards.config.schema import Encryption
     from borzoi.shards.encryption import configured_key
     from borzoi.storage.files import Files
@@ -152,6 +163,7 @@ def compression_command(directory: Path, json_wanted: bool) -> None:
     # Imported here: nothing else of the command line needs it.
     import json
 
+    from borzoi.shards.config import ConfigError
     from borzoi.shards.used_layout import layout_of
     from borzoi.storage.files import Files
     from borzoi.storage.ratio import ratio_lines, topic_ratios
@@ -176,6 +188,8 @@ def config() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def check(file: Path) -> None:
     """Check FILE strictly: unknown keys count as errors."""
+    from borzoi.shards.config import check_file
+
     problems = check_file(file)
     for problem in problems:
         say(f"borzoi: {file}: {problem}", err=True)
@@ -187,6 +201,8 @@ def check(file: Path) -> None:
 @config.command()
 def show() -> None:
     """Print the effective configuration as TOML, secrets masked."""
+    from borzoi.shards.config import render_toml
+
     loaded = load_or_exit(None)
     for warning in loaded.warnings:
         say(f"borzoi: {warning}", err=True)
@@ -194,37 +210,52 @@ def show() -> None:
         say(line)
 
 
-def run_broker(
+def run_broker(**parameters: Any) -> int:
+    """The exit code of the broker, once it has stopped."""
+    nursery = start_nursery()
+    try:
+        return _run_with(nursery, **parameters)
+    finally:
+        nursery.end()
+
+
+def _run_with(
+    nursery: NurseryProcess,
     *,
     config_path: Path | None,
     config_provider: str,
     fresh: bool,
     with_default_root_credentials: bool,
     follower: bool,
+    shares_port: bool,
 ) -> int:
-    """The exit code of the broker, once it has stopped."""
     loaded = load_or_exit(config_path)
     warnings = loaded.warnings
     if config_provider != "file":
         warnings += (f"--config-provider {config_provider!r} is ignored: there is only the file",)
+    # Imported here: `borzoi config` and `--help` need none of it.
+    from borzoi.shards.config import ConfigError
+    from borzoi.shards.serve_options import ServeOptions
+    from borzoi.shards.supervisor import run
+
     options = ServeOptions(
         fresh=fresh,
         default_root_credentials=with_default_root_credentials,
         follower=follower,
+        shares_port=shares_port,
         sources=loaded.sources,
         environ=loaded.environ,
     )
-    # Imported here: `borzoi config` and `--help` need none of it.
-    from borzoi.shards.supervisor import run
-
     try:
-        return run(loaded.config, warnings, options)
+        return run(loaded.config, warnings, options, nursery)
     except ConfigError as error:
         # CPUs, memory and the root account are looked at when the broker starts, not before.
         return report(error)
 
 
 def load_or_exit(config_path: Path | None) -> Loaded:
+    from borzoi.shards.config import ConfigError
+
     try:
         return load_named(config_path)
     except ConfigError as error:

@@ -11,7 +11,7 @@ from borzoi.shards.metadata.bootstrap import ensure_root, root_missing
 from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata.writer import MetadataWriter, open_writer
-from borzoi.shards.passwords import hash_password, verify_password
+from borzoi.shards.passwords import verify_password
 from borzoi.shards.root_account import DEFAULT_PASSWORD
 from borzoi.shards.worker_spec import Root
 from borzoi.storage.encrypted import Encryption
@@ -59,7 +59,7 @@ def open_metadata(
         if root is None:
             raise CannotBoot(f"{layout.state_log} holds no root user")
         now_us = time.time_ns() // 1000
-        created = ensure_root(writer, root.username, hash_password(root.password), now_us)
+        created = ensure_root(writer, root.username, root.password_hash, now_us)
     if not is_loopback(config.tcp.address):
         _warn_of_known_password(writer)
     return writer, created

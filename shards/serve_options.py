@@ -12,11 +12,14 @@ class ServeOptions:
 
     fresh                     delete the whole data directory before starting
     default_root_credentials  iggy/iggy for whatever the environment leaves open
+    shares_port               others may have bound the TCP port: Iggy's test harness holds it while
+                              it starts the server
     follower                  cluster metadata reports this node as a follower
     """
 
     fresh: bool = False
     default_root_credentials: bool = False
+    shares_port: bool = False
     follower: bool = False
     sources: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)

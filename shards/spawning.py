@@ -8,12 +8,10 @@ for its successor, so that nothing of a dead one is ever mistaken for something 
 import asyncio
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,11 +26,11 @@ from borzoi.shards.config import Config, to_json
 from borzoi.shards.cpus import Placement
 from borzoi.shards.crash_reports import new_trace
 from borzoi.shards.data_directory import OpenData
+from borzoi.shards.nursery_link import ChildProcess, Nursery, NurseryFailed
+from borzoi.shards.passwords import hash_password
 from borzoi.shards.poison import Suspects
 from borzoi.shards.serve_options import ServeOptions
 from borzoi.shards.worker_spec import Event, Order, Root, WorkerSpec, write_spec
-
-WORKER_MODULE: Final = "borzoi.shards.worker_process"
 
 
 @dataclass(slots=True)
@@ -45,7 +43,7 @@ class WorkerProcess:
     arena_fd: int
     trace_fd: int = -1
     generation: int = FIRST_GENERATION
-    process: subprocess.Popen[bytes] | None = None
+    process: ChildProcess | None = None
     pidfd: int = -1
     channel: FdChannel | None = None
     started_at: float = 0.0
@@ -81,12 +79,16 @@ class Spawner:
         placement: Placement,
         budget: int,
         data: OpenData,
+        nursery: Nursery,
     ) -> None:
+        self._nursery = nursery
         self._config = config
         self._options = options
         self._placement = placement
         self._budget = budget
-        self._root = data.root
+        self._root: Root | None = None
+        if data.root is not None:
+            self._root = Root(data.root.username, hash_password(data.root.password))
         self._lock_fd = data.lock_fd
         self._encryption_key = data.encryption.key.secret_bytes() if data.encryption else b""
         self._broker_start = broker_start()
@@ -120,7 +122,10 @@ class Spawner:
     def spawn(
         self, worker: WorkerProcess, workers: Sequence[WorkerProcess], bound: Bound
     ) -> socket.socket:
-        """Start its process, one of `workers`; our end of the channel to it."""
+        """Start its process, one of `workers`; our end of the channel to it.
+
+        NurseryFailed if the nursery has ended since it was ready: there is no process then.
+        """
         if worker.trace_fd >= 0:
             os.close(worker.trace_fd)
         worker.trace_fd = new_trace()
@@ -129,14 +134,11 @@ class Spawner:
         spec = self._spec(worker, workers, bound, theirs.fileno())
         spec_fd = write_spec(spec)
         try:
-            worker.process = subprocess.Popen(
-                # The last argument is for people who look at a list of processes.
-                [sys.executable, "-m", WORKER_MODULE, str(spec_fd), f"shard-{worker.shard}"],
-                stdin=subprocess.DEVNULL,
-                # The lock on the data directory is held as long as a worker can write.
-                pass_fds=(spec_fd, self._lock_fd, *spec.fds()),
-                start_new_session=False,
-            )
+            # The lock on the data directory is held as long as a worker can write.
+            worker.process = self._nursery.fork((spec_fd, self._lock_fd, *spec.fds()))
+        except NurseryFailed:
+            ours.close()
+            raise
         finally:
             os.close(spec_fd)
             theirs.close()
@@ -153,9 +155,6 @@ class Spawner:
         channel_fd: int,
     ) -> WorkerSpec:
         cpu = self._placement.cpus[worker.shard]
-        root = None
-        if self._root is not None and worker.shard == 0:
-            root = Root(self._root.username, self._root.password)
         return WorkerSpec(
             supervisor_pid=os.getpid(),
             broker_start=self._broker_start,
@@ -167,7 +166,8 @@ class Spawner:
             rust_log=self._options.environ.get("RUST_LOG", ""),
             encryption_key=self._encryption_key,
             follower=self._options.follower,
-            root=root,
+            shares_port=self._options.shares_port,
+            root=self._root if worker.shard == 0 else None,
             tcp_address=bound.tcp_address,
             metrics_address=bound.metrics_address,
             generations=tuple(one.generation for one in workers),

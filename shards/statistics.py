@@ -7,6 +7,7 @@ Any shard answers, and any other would answer the same: nothing here is about on
 import asyncio
 import os
 import platform
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
@@ -109,6 +110,12 @@ def host() -> Host:
     return Host(
         uname.nodename or "unknown_hostname",
         release.get("NAME") or uname.sysname or "unknown_os_name",
-        release.get("VERSION_ID") or "unknown_os_version",
+        _os_version(uname.sysname, release),
         uname.release or "unknown_kernel_version",
     )
+
+
+def _os_version(system: str, release: Mapping[str, str]) -> str:
+    """As Iggy tells it: `Linux (Debian GNU/Linux 12)`."""
+    told = " ".join(release[key] for key in ("NAME", "VERSION_ID") if release.get(key))
+    return f"{system} ({told})" if system and told else told or system or "unknown_os_version"

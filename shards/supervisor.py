@@ -1,8 +1,8 @@
 """The supervisor: it knows processes, not messages.
 
-Opens the data directory (data_directory.py), spawns one worker per CPU (spawning.py), watches them
-by pidfd and heartbeat, restarts a dead one with fresh memories and a new generation, stops all on
-SIGTERM or SIGINT. If it dies, the kernel kills the workers.
+Opens the data directory (data_directory.py), has one worker per CPU forked (spawning.py), watches
+them by pidfd and heartbeat, restarts a dead one with fresh memories and a new generation, stops all
+on SIGTERM or SIGINT. If it dies, the kernel kills the workers.
 
 A dead worker is replaced in this order (design: when a worker dies): new control memory and
 arena, handed to every living worker; each of them acknowledges that it uses them; only then is
@@ -13,7 +13,6 @@ import asyncio
 import logging
 import os
 import platform
-import resource
 import signal
 import socket
 import sys
@@ -33,6 +32,9 @@ from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.cpus import Placement, read_numa_topology, resolve_cpus
 from borzoi.shards.data_directory import OpenData, open_data_directory
+from borzoi.shards.file_limits import raise_file_limit
+from borzoi.shards.nursery_link import Nursery, NurseryFailed, reap_orphans, take_in_orphans
+from borzoi.shards.nursery_process import NurseryProcess
 from borzoi.shards.root_account import GENERATED_PREFIX, ROOT_PASSWORD_FILE, RootAccount
 from borzoi.shards.serve_options import ServeOptions
 from borzoi.shards.spawning import Bound, Spawner, WorkerProcess
@@ -52,9 +54,12 @@ WATCH_LATE_MAX_S: Final = 1.0
 LIVED_LONG_S: Final = 3.0
 BACK_OFF_FIRST_S: Final = 1.0
 BACK_OFF_MAX_S: Final = 30.0
+SPAWNS_MAX: Final = 3
 
 
-def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int:
+def run(
+    config: Config, warnings: tuple[str, ...], options: ServeOptions, started: NurseryProcess
+) -> int:
     """Run the broker until it is told to stop; the exit code."""
     placement = resolve_cpus(
         config.system.sharding.cpu_allocation,
@@ -74,24 +79,40 @@ def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int
         raise ConfigError(f"system.path is {config.system.path}: {error}") from error
     if data is None:
         return FAILED
-    _raise_file_limit()
-    spawner = Spawner(config, options, placement, budget, data)
-    return asyncio.run(_supervise(config, placement, data, spawner))
+    raise_file_limit()
+    take_in_orphans()
+    nursery = Nursery(started)
+    spawner = Spawner(config, options, placement, budget, data, nursery)
+    try:
+        return asyncio.run(_supervise(config, placement, data, spawner, nursery))
+    except NurseryFailed as error:
+        LOG.error("cannot start: %s", error)
+        return FAILED
 
 
-async def _supervise(config: Config, placement: Placement, data: OpenData, spawner: Spawner) -> int:
-    supervisor = Supervisor(config, placement, data, spawner)
+async def _supervise(
+    config: Config, placement: Placement, data: OpenData, spawner: Spawner, nursery: Nursery
+) -> int:
+    supervisor = Supervisor(config, placement, data, spawner, nursery)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervisor.order_stop)
-    return await supervisor.run()
+    try:
+        return await supervisor.run()
+    finally:
+        nursery.close()
 
 
 class Supervisor:
     """All workers of one run."""
 
     def __init__(
-        self, config: Config, placement: Placement, data: OpenData, spawner: Spawner
+        self,
+        config: Config,
+        placement: Placement,
+        data: OpenData,
+        spawner: Spawner,
+        nursery: Nursery,
     ) -> None:
         self._config = config
         self._placement = placement
@@ -99,6 +120,7 @@ class Supervisor:
         self._root = data.root
         self._loop = asyncio.get_running_loop()
         self._spawner = spawner
+        self._nursery = nursery
         self._workers = [self._spawner.new_worker(shard) for shard in range(len(placement.cpus))]
         self._bound = Bound()
         self._stop = asyncio.Event()
@@ -133,7 +155,7 @@ class Supervisor:
     async def _boot(self) -> None:
         began = time.monotonic()
         for worker in self._workers:
-            self._spawn(worker)
+            await self._bring_up(worker)
         first = self._workers[0]
         ready = await self._event(first, "metadata_ready")
         if ready.root_created and self._root is not None:
@@ -167,6 +189,18 @@ class Supervisor:
         )
         if self._bound.metrics_address:
             self._tell_metrics(self._bound.metrics_address)
+
+    async def _bring_up(self, worker: WorkerProcess) -> None:
+        """Spawn it; a nursery that fails has a successor."""
+        for _ in range(SPAWNS_MAX):
+            await self._nursery.wait_ready()
+            try:
+                self._spawn(worker)
+            except NurseryFailed as error:
+                LOG.error("shard %d cannot begin: %s", worker.shard, error)
+            else:
+                return
+        raise NurseryFailed(f"shard {worker.shard} could not be started {SPAWNS_MAX} times")
 
     def _spawn(self, worker: WorkerProcess) -> None:
         ours = self._spawner.spawn(worker, self._workers, self._bound)
@@ -269,7 +303,7 @@ class Supervisor:
             await worker.events.get()
         await asyncio.sleep(_back_off(worker.failures))
         if not self._stopping and worker.generation == generation:
-            self._spawn(worker)
+            await self._bring_up(worker)
             LOG.info("shard %d lives again as generation %d", worker.shard, generation)
 
     def _all_acknowledged(self, worker: WorkerProcess) -> bool:
@@ -292,6 +326,7 @@ class Supervisor:
         late_s = self._loop.time() - self._watch_due_at
         self._watch_due_at = self._loop.time() + WATCH_INTERVAL_S
         self._loop.call_later(WATCH_INTERVAL_S, self._watch_heartbeats)
+        self._reap_orphans()
         if late_s > WATCH_LATE_MAX_S:
             # We did not move either: the whole broker was paused. Give the workers their turn.
             LOG.warning("the broker stood still for %.1f s", late_s)
@@ -302,6 +337,12 @@ class Supervisor:
                 LOG.error("shard %d has not moved for %.1f s", worker.shard, (now - beat) / 1e9)
                 worker.killed_by_us = True
                 worker.process.kill()
+
+    def _reap_orphans(self) -> None:
+        known = {one.process.pid for one in self._workers if one.process is not None}
+        if self._nursery.pid is not None:
+            known.add(self._nursery.pid)
+        reap_orphans(known)
 
     # Stopping.
 
@@ -357,11 +398,6 @@ class Supervisor:
             sys.stdout.flush()
             path = Path(self._layout.root) / ROOT_PASSWORD_FILE
             LOG.warning("the generated root password is kept in %s", path)
-
-
-def _raise_file_limit() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _back_off(failures: int) -> float:

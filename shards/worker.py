@@ -170,7 +170,8 @@ class Worker:
             address, metrics_address = order.address, order.metrics_address
         check_ports = not is_restart and self._spec.shard == METADATA_SHARD
         if self._config.tcp.enabled:
-            address = await self._open_door(address, self._listen_tcp, check_port=check_ports)
+            check_port = check_ports and not self._spec.shares_port
+            address = await self._open_door(address, self._listen_tcp, check_port=check_port)
         if metrics_address:
             try:
                 metrics_address = await self._open_door(
@@ -192,7 +193,11 @@ class Worker:
     async def _open_door(
         self, address: str, listen: Callable[[str], Awaitable[str]], *, check_port: bool
     ) -> str:
-        """The shards share their port, and would share it with another broker without a word."""
+        """The shards share their port, and would share it with another broker without a word.
+
+        Only a broker of its own data directory can do that: two of one directory are kept apart by
+        its lock.
+        """
         try:
             if check_port:
                 check_port_is_free(address)

@@ -1,4 +1,4 @@
-"""The process of a worker. Run as `python -m borzoi.shards.worker_process FD`.
+"""The process of a worker, as the nursery has forked it (nursery.py).
 
 Pins itself, sets up its log and its loop, runs the worker, and leaves with the right exit code:
 0 after an order to stop, CANNOT_BOOT when starting again would not help, BROKEN when one of our
@@ -10,7 +10,6 @@ import ctypes
 import logging
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -22,18 +21,16 @@ from borzoi.shards.cpus import pin_to_cpu, set_memory_policy
 from borzoi.shards.crash_reports import trace_into
 from borzoi.shards.log_lines import LineHandler, set_up_logging, shard_speaker
 from borzoi.shards.worker import Worker
-from borzoi.shards.worker_spec import BROKEN, CANNOT_BOOT, Event, WorkerSpec, read_spec
+from borzoi.shards.worker_spec import BROKEN, CANNOT_BOOT, Event, WorkerSpec
 
-LOG: Final = logging.getLogger("borzoi.shards.worker_process")  # not __main__
+LOG: Final = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG: Final = 1
 
 
-def main() -> None:
+def run_worker(spec: WorkerSpec) -> NoReturn:
     """The process: set up, run, and leave with the right exit code."""
-    spec = read_spec(int(sys.argv[1]))
     trace_into(spec.trace_fd)
-    _die_with_parent(spec.supervisor_pid)
     # The supervisor gives the order to stop; a terminal's Ctrl-C reaches the whole group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -84,13 +81,10 @@ def die(error: BaseException) -> NoReturn:
     os._exit(BROKEN)
 
 
-def _die_with_parent(supervisor_pid: int) -> None:
+def die_with_parent(supervisor_pid: int) -> None:
+    """Let the kernel kill this process when its parent dies; ends it if that is so already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # Not "is it process 1": in a container that is the supervisor itself.
     if os.getppid() != supervisor_pid:
         # It died before the kernel took note.
         os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

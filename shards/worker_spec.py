@@ -1,8 +1,8 @@
 """What a worker is told at its birth, and the orders and events that travel later.
 
-The specification lies in a memfd whose number is the worker's only argument: it may hold the
-root password of a first boot and the encryption key, which must not be seen in a process list.
-Descriptors are passed by inheritance under the numbers it names.
+The specification lies in a memfd: it may hold the encryption key and the hash of a password, which
+must not be seen in a process list. It goes through the nursery (nursery.py) together
+with the descriptors that it names, by the supervisor's numbers; the worker renumbers it.
 
     supervisor -> worker   recover, listen(address, metrics_address), stop,
                            replace_peer(shard, generation) + 2 fds, adopt(session) + 1 fd,
@@ -14,6 +14,7 @@ Descriptors are passed by inheritance under the numbers it names.
 """
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -31,10 +32,10 @@ BROKEN: Final = 70
 
 
 class Root(msgspec.Struct, frozen=True):
-    """The root account of a first boot."""
+    """The root account of a first boot. Hashed by the supervisor, while the nursery imports."""
 
     username: str
-    password: str
+    password_hash: str
 
 
 class BrokerStart(msgspec.Struct, frozen=True):
@@ -56,6 +57,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     config: msgspec.Raw
     rust_log: str
     follower: bool
+    shares_port: bool
     root: Root | None
     # Empty if nothing is or was encrypted.
     encryption_key: bytes
@@ -78,9 +80,25 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[Refusal, ...]
 
     def fds(self) -> tuple[int, ...]:
-        """Every descriptor the worker inherits."""
+        """Every descriptor the worker is given."""
         single = (self.channel_fd, self.board_fd, self.clean_stop_fd, self.trace_fd)
         return (*single, *self.control_fds, *self.arena_fds, *self.wake_fds)
+
+    def renumbered(self, fds: Sequence[int]) -> "WorkerSpec":
+        """The same with the descriptors `fds`, which are in the order of fds()."""
+        assert len(fds) == len(self.fds()), "a descriptor is missing"
+        channel_fd, board_fd, clean_stop_fd, trace_fd, *rest = fds
+        count = self.shard_count
+        return msgspec.structs.replace(
+            self,
+            channel_fd=channel_fd,
+            board_fd=board_fd,
+            clean_stop_fd=clean_stop_fd,
+            trace_fd=trace_fd,
+            control_fds=tuple(rest[:count]),
+            arena_fds=tuple(rest[count : 2 * count]),
+            wake_fds=tuple(rest[2 * count :]),
+        )
 
 
 class SessionState(msgspec.Struct, frozen=True):
@@ -121,7 +139,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def write_spec(spec: WorkerSpec) -> int:
-    """A memfd with the specification, to be inherited by the worker."""
+    """A memfd with the specification, for the worker."""
     fd = os.memfd_create("borzoi-spec", os.MFD_CLOEXEC)
     os.write(fd, msgspec.json.encode(spec))
     return fd

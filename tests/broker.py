@@ -18,6 +18,7 @@ import psutil
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 60.0
+NURSERY: Final = "nursery---"
 SERVE: Final = "from borzoi.shards.main import main; main()"
 
 Found = TypeVar("Found")
@@ -55,7 +56,7 @@ class BrokerProcess:
     def port(self) -> int:
         return int(self.address.rpartition(":")[2])
 
-    def start(self) -> None:
+    def start(self, *, pass_fds: Sequence[int] = ()) -> None:
         """Start and wait until every listener accepts."""
         assert self._process is None, "the broker runs already"
         ready = self.data / "runtime" / "current_config.toml"
@@ -76,6 +77,7 @@ class BrokerProcess:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
 
         def is_ready() -> bool:
@@ -132,6 +134,22 @@ class BrokerProcess:
         except psutil.NoSuchProcess:
             pass
         return found
+
+    def nursery(self) -> int:
+        """The process id of the process that forks the workers."""
+        found = self.find_nursery()
+        assert found is not None, "there is no nursery"
+        return found
+
+    def find_nursery(self) -> int | None:
+        """The same, None if there is none at the moment."""
+        for child in psutil.Process(self.pid).children():
+            try:
+                if child.cmdline()[-1:] == [NURSERY]:
+                    return int(child.pid)
+            except psutil.NoSuchProcess:
+                continue
+        return None
 
     def output(self) -> str:
         """Everything the broker has said so far."""

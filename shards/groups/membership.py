@@ -7,7 +7,7 @@ from borzoi.protocol.identifiers import Identifier
 from borzoi.shards.clients import Connected
 from borzoi.shards.groups.share import Share, Turns
 from borzoi.shards.metadata.effects import GroupRef
-from borzoi.shards.metadata.state import Group, Stream, Topic
+from borzoi.shards.metadata.state import Stream, Topic
 from borzoi.shards.services import Services
 
 
@@ -17,20 +17,18 @@ class Member(Connected, Protocol):
     turns: Turns
 
 
-def require_group(
-    services: Services, caller: Member, topic: Topic, identifier: Identifier
-) -> Group:
-    """The group, for a session that still counts as connected."""
+def require_registered(services: Services, caller: Member) -> None:
+    """StaleClient for a session that does not count as connected any more."""
     if not services.clients.is_registered(caller):
         raise StaleClient(f"client {caller.client_id} is not registered any more")
-    return topic.group(identifier)
 
 
 def membership(
     services: Services, caller: Member, stream: Stream, topic: Topic, identifier: Identifier
 ) -> Share:
     """What the session holds in the group; StaleClient, no such group, no member, in this order."""
-    group = require_group(services, caller, topic, identifier)
+    require_registered(services, caller)
+    group = topic.group(identifier)
     ref = GroupRef(stream.id, topic.id, group.id)
     share = services.groups.local.find(caller.client_id, ref, group.birth)
     if share is None:

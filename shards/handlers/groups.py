@@ -1,4 +1,8 @@
-"""Commands about consumer groups."""
+"""Commands about consumer groups.
+
+What is missing is told before what is not allowed: stream, topic, group, then the permission. The
+order is the one clients know.
+"""
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.groups import (
@@ -13,7 +17,7 @@ from borzoi.protocol.errors import ConsumerGroupMemberNotFound
 from borzoi.protocol.identifiers import Identifier
 from borzoi.protocol.responses.consumers import ConsumerGroupDetails, ConsumerGroupInfo
 from borzoi.shards.access import require
-from borzoi.shards.groups.membership import require_group
+from borzoi.shards.groups.membership import require_registered
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.metadata.state import Stream, Topic
@@ -24,13 +28,14 @@ async def get_consumer_group(
     services: Services, caller: Caller, command: GetConsumerGroup
 ) -> ConsumerGroupDetails | None:
     """A group with its members, or nothing: whatever is missing is no error here."""
-    found = _find(services, caller, Code.GET_CONSUMER_GROUP, command.stream, command.topic)
+    found = _find(services, command.stream, command.topic)
     if found is None:
         return None
     stream, topic = found
     group = topic.find_group(command.group)
     if group is None:
         return None
+    require(services.metadata.state, caller.user, Code.GET_CONSUMER_GROUP, stream.id, topic.id)
     partitions_count = topic.partitions_count
     members = await services.groups.members(GroupRef(stream.id, topic.id, group.id), group.birth)
     info = ConsumerGroupInfo(group.id, partitions_count, len(members), group.name)
@@ -41,10 +46,11 @@ async def get_consumer_groups(
     services: Services, caller: Caller, command: GetConsumerGroups
 ) -> tuple[ConsumerGroupInfo, ...]:
     """All groups of a topic by id."""
-    found = _find(services, caller, Code.GET_CONSUMER_GROUPS, command.stream, command.topic)
+    found = _find(services, command.stream, command.topic)
     if found is None:
         return ()
     stream, topic = found
+    require(services.metadata.state, caller.user, Code.GET_CONSUMER_GROUPS, stream.id, topic.id)
     known = sorted((group.id, group.name) for group in topic.groups.values())
     partitions_count = topic.partitions_count
     counts = await services.groups.counts(stream.id, topic.id)
@@ -58,7 +64,8 @@ async def create_consumer_group(
     services: Services, caller: Caller, command: CreateConsumerGroup
 ) -> ConsumerGroupInfo:
     """Make a group without members."""
-    _, topic = _topic(services, caller, Code.CREATE_CONSUMER_GROUP, command)
+    stream, topic = _topic(services, command)
+    require(services.metadata.state, caller.user, Code.CREATE_CONSUMER_GROUP, stream.id, topic.id)
     partitions_count = topic.partitions_count
     change = await services.metadata.change(command, caller.user)
     return ConsumerGroupInfo(change.new_id, partitions_count, 0, command.name)
@@ -68,8 +75,7 @@ async def delete_consumer_group(
     services: Services, caller: Caller, command: DeleteConsumerGroup
 ) -> None:
     """Remove a group with its members and its offsets, on every shard."""
-    _, topic = _topic(services, caller, Code.DELETE_CONSUMER_GROUP, command)
-    topic.group(command.group)
+    _group(services, caller, Code.DELETE_CONSUMER_GROUP, command)
     await services.metadata.change(command, caller.user)
 
 
@@ -77,46 +83,44 @@ async def join_consumer_group(
     services: Services, caller: Caller, command: JoinConsumerGroup
 ) -> None:
     """Make the session a member. It is in the new assignment when this answers."""
-    stream, topic = _topic(services, caller, Code.JOIN_CONSUMER_GROUP, command)
-    group = require_group(services, caller, topic, command.group)
-    await services.groups.join(
-        caller.client_id, GroupRef(stream.id, topic.id, group.id), group.birth
-    )
+    ref, birth = _group(services, caller, Code.JOIN_CONSUMER_GROUP, command)
+    require_registered(services, caller)
+    await services.groups.join(caller.client_id, ref, birth)
 
 
 async def leave_consumer_group(
     services: Services, caller: Caller, command: LeaveConsumerGroup
 ) -> None:
     """End the membership of the session."""
-    stream, topic = _topic(services, caller, Code.LEAVE_CONSUMER_GROUP, command)
-    group = topic.group(command.group)
-    ref = GroupRef(stream.id, topic.id, group.id)
-    if services.groups.local.find(caller.client_id, ref, group.birth) is None:
+    ref, birth = _group(services, caller, Code.LEAVE_CONSUMER_GROUP, command)
+    if services.groups.local.find(caller.client_id, ref, birth) is None:
         raise ConsumerGroupMemberNotFound(f"client {caller.client_id} is not in {ref}")
-    await services.groups.leave(caller.client_id, ref, group.birth)
+    await services.groups.leave(caller.client_id, ref, birth)
     caller.turns.forget(ref)
 
 
-def _find(
-    services: Services, caller: Caller, code: Code, stream: Identifier, topic: Identifier
-) -> tuple[Stream, Topic] | None:
-    state = services.metadata.refresh()
-    found_stream = state.find_stream(stream)
+def _find(services: Services, stream: Identifier, topic: Identifier) -> tuple[Stream, Topic] | None:
+    found_stream = services.metadata.refresh().find_stream(stream)
     found = None if found_stream is None else found_stream.find_topic(topic)
-    if found_stream is None or found is None:
-        return None
-    require(state, caller.user, code, found_stream.id, found.id)
-    return found_stream, found
+    return None if found_stream is None or found is None else (found_stream, found)
 
 
 def _topic(
     services: Services,
-    caller: Caller,
-    code: Code,
     command: CreateConsumerGroup | DeleteConsumerGroup | JoinConsumerGroup | LeaveConsumerGroup,
 ) -> tuple[Stream, Topic]:
-    state = services.metadata.refresh()
-    stream = state.stream(command.stream)
-    topic = stream.topic(command.topic)
-    require(state, caller.user, code, stream.id, topic.id)
-    return stream, topic
+    stream = services.metadata.refresh().stream(command.stream)
+    return stream, stream.topic(command.topic)
+
+
+def _group(
+    services: Services,
+    caller: Caller,
+    code: Code,
+    command: DeleteConsumerGroup | JoinConsumerGroup | LeaveConsumerGroup,
+) -> tuple[GroupRef, int]:
+    """The group that the caller may do this to, and its birth."""
+    stream, topic = _topic(services, command)
+    group = topic.group(command.group)
+    require(services.metadata.state, caller.user, code, stream.id, topic.id)
+    return GroupRef(stream.id, topic.id, group.id), group.birth

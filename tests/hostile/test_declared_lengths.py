@@ -14,7 +14,7 @@ from borzoi.protocol.errors import (
     InvalidCommand,
     Unauthenticated,
 )
-from borzoi.protocol.frame import REQUEST_HEADER, encode_request
+from borzoi.protocol.frame import CODE_SIZE, REQUEST_HEADER, encode_request
 from borzoi.protocol.generations import CLASSIC
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
@@ -92,6 +92,49 @@ def test_every_command_with_every_length(shared_broker: BrokerProcess, logged_in
                     assert doomed.answer() == Answer(refusal.status, b""), (code, length)
                     assert doomed.was_closed(), (code, length)
     assert peak() < before + GROWTH_MAX
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [Code.LOGIN_USER, Code.PING, Code.SEND_MESSAGES])
+def test_a_refused_length_is_answered_before_its_bytes_come(
+    shared_broker: BrokerProcess, code: int
+) -> None:
+    """100 MiB before a login: the header is enough. What follows is thrown away, in step."""
+    declared = 100 * MIB
+    with Wire(shared_broker) as wire:
+        wire.send(REQUEST_HEADER.pack(declared, code))
+        assert wire.answer() == Answer(Unauthenticated.status, b"")
+        chunk = bytes(MIB)
+        left = declared - CODE_SIZE
+        while left:
+            wire.send(chunk[:left])
+            left -= min(left, MIB)
+        assert wire.is_in_step()
+
+
+@pytest.mark.slow
+def test_a_refused_length_is_answered_at_once_after_a_login_too(
+    shared_broker: BrokerProcess,
+) -> None:
+    with Wire(shared_broker) as wire:
+        wire.log_in()
+        wire.send(REQUEST_HEADER.pack(11 * MIB, Code.CREATE_STREAM))
+        assert wire.answer() == Answer(InvalidCommand.status, b"")
+        wire.send(bytes(11 * MIB - CODE_SIZE))
+        assert wire.is_in_step()
+
+
+@pytest.mark.slow
+def test_an_answer_to_an_absurd_length_survives_the_bytes_that_follow(
+    shared_broker: BrokerProcess,
+) -> None:
+    """A close with unread bytes would be a reset, and the answer may be lost with it."""
+    with Wire(shared_broker) as wire:
+        wire.send(REQUEST_HEADER.pack(2**32 - 1, Code.LOGIN_USER))
+        for _ in range(16):
+            wire.send(bytes(MIB))
+        assert wire.answer() == Answer(Unauthenticated.status, b"")
+        assert wire.was_closed()
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from borzoi.protocol.commands.offsets import (
     GetConsumerOffset,
     StoreConsumerOffset,
 )
+from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.commands.streams import DeleteStream, GetStream
 from borzoi.protocol.commands.system import GetClient, GetClients, GetMe, GetStats
 from borzoi.protocol.commands.topics import (
@@ -28,6 +29,7 @@ from borzoi.protocol.commands.topics import (
     DeleteTopic,
     PurgeTopic,
 )
+from borzoi.protocol.commands.users import CreateUser, DeleteUser
 from borzoi.protocol.errors import (
     ConsumerGroupIdNotFound,
     ConsumerGroupMemberNotFound,
@@ -37,6 +39,7 @@ from borzoi.protocol.errors import (
     NotResolvedConsumer,
     StreamIdNotFound,
     TopicIdNotFound,
+    Unauthorized,
 )
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy, StrategyKind
 from borzoi.protocol.responses.consumers import ConsumerGroupDetails, ConsumerGroupInfo
@@ -46,6 +49,7 @@ from tests.broker import BrokerProcess, wait_for
 from tests.integration.wire import NEXT, Wire, one_per_shard, shard_of_wire, topic_of
 
 NAME = "readers"
+NOBODY, PASSWORD = "may do nothing", "password"
 GROUP = Consumer(ConsumerKind.GROUP, NAME)
 NOTHING = PolledMessages(0, 0, ())
 
@@ -146,6 +150,34 @@ def test_what_is_missing(wire: Wire, topic: str) -> None:
     assert store(wire, topic, 0, 0) == ConsumerGroupMemberNotFound.status
     deleting = DeleteConsumerOffset(GROUP, topic, topic, 0)
     assert wire.status(deleting) == ConsumerGroupMemberNotFound.status
+
+
+def test_what_is_missing_is_told_before_what_is_not_allowed(
+    standing_broker: BrokerProcess, wire: Wire, topic: str
+) -> None:
+    """Each command, to a user who may do nothing: stream, topic and group, then the permission."""
+    wire.ask(CreateConsumerGroup(topic, topic, NAME))
+    wire.ask(CreateUser(NOBODY, PASSWORD))
+    nobody = Wire(standing_broker, login=False)
+    nobody.ask(LoginUser(NOBODY, PASSWORD))
+    for command in (
+        CreateConsumerGroup,
+        DeleteConsumerGroup,
+        JoinConsumerGroup,
+        LeaveConsumerGroup,
+    ):
+        assert nobody.status(command("nowhere", topic, NAME)) == StreamIdNotFound.status
+        assert nobody.status(command(topic, "nowhere", NAME)) == TopicIdNotFound.status
+        assert nobody.status(command(topic, topic, NAME)) == Unauthorized.status
+    for unknown in (DeleteConsumerGroup, JoinConsumerGroup, LeaveConsumerGroup):
+        assert nobody.status(unknown(topic, topic, "no group")) == ConsumerGroupIdNotFound.status
+    assert nobody.status(CreateConsumerGroup(topic, topic, "new")) == Unauthorized.status
+    assert nobody.ask(GetConsumerGroup(topic, topic, "no group")) is None
+    assert nobody.status(GetConsumerGroup(topic, topic, NAME)) == Unauthorized.status
+    assert nobody.ask(GetConsumerGroups(topic, "nowhere")) == ()
+    assert nobody.status(GetConsumerGroups(topic, topic)) == Unauthorized.status
+    nobody.close()
+    wire.ask(DeleteUser(NOBODY))
 
 
 # Members.

@@ -43,7 +43,8 @@ def both_shards(counted_broker: BrokerProcess) -> Iterator[Sequence[Wire]]:
 
 
 def processes_of(broker: BrokerProcess) -> list[psutil.Process]:
-    return [psutil.Process(pid) for pid in (broker.pid, *broker.workers().values())]
+    pids = (broker.pid, broker.nursery(), *broker.workers().values())
+    return [psutil.Process(pid) for pid in pids]
 
 
 def test_counts_and_sizes(counted_broker: BrokerProcess, both_shards: Sequence[Wire]) -> None:
@@ -141,7 +142,7 @@ def test_processes_and_disk(counted_broker: BrokerProcess) -> None:
     broker = counted_broker
     wire = Wire(broker)
     processes = processes_of(broker)
-    assert len(processes) == 3
+    assert len(processes) == 4
 
     def memory_agrees() -> bool:
         # Proportional sizes: what the shards share is counted once. A login needs 19 MiB for a
@@ -224,5 +225,6 @@ def test_names_and_versions(counted_broker: BrokerProcess) -> None:
     uname = os.uname()
     release = platform.freedesktop_os_release()
     assert (stats.hostname, stats.kernel_version) == (uname.nodename, uname.release)
-    assert (stats.os_name, stats.os_version) == (release["NAME"], release["VERSION_ID"])
+    assert stats.os_name == release["NAME"]
+    assert stats.os_version == f"Linux ({release['NAME']} {release['VERSION_ID']})"
     assert (stats.server_version, stats.server_semver) == ("0.8.0", 8000)

@@ -1,6 +1,8 @@
 """What is written, published and answered when, in each durability mode."""
 
 import errno
+import logging
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from borzoi.protocol.errors import (
     PartitionNotFound,
 )
 from borzoi.shards.durability import Durability
+from borzoi.shards.metadata.effects import Effects, RunRemoved
+from borzoi.shards.metadata.state import Run
 from borzoi.shards.poll import Poll
 from borzoi.storage.recovery_point import read_recovery_point
 from tests.shards.owner import (
@@ -25,6 +29,10 @@ from tests.shards.owner import (
 from tests.storage.faults import SHORT
 
 NewOwner = Callable[..., Owner]
+
+DELETION = Effects(
+    TARGET.birth + 1, removed=[RunRemoved(0, 0, Run(0, 1, TARGET.birth, TARGET.slot, 0))]
+)
 
 
 @pytest.fixture
@@ -188,6 +196,58 @@ def test_the_savers_round_syncs_what_changed_and_nothing_else(new_owner: NewOwne
         owner.disk.run_next()
     owner.commit.sync_dirty(owner.partitions)
     assert owner.disk.waiting == []
+
+
+def saver_about_to_note_its_round(owner: Owner) -> None:
+    """The sync is done; the recovery point is the next that the disk has to do."""
+    owner.send(b"a")
+    owner.loop.settle()
+    owner.commit.sync_dirty(owner.partitions)
+    owner.disk.run_next()
+    owner.loop.settle()
+    assert len(owner.disk.waiting) == 1
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+def test_a_partition_deleted_while_the_saver_is_at_it_is_no_fault(
+    new_owner: NewOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = new_owner(Durability.WRITTEN)
+    saver_about_to_note_its_round(owner)
+    owner.partitions.apply_effects(DELETION)
+    assert not os.path.exists(owner.directory)
+    owner.disk.run_next()
+    owner.loop.settle()
+    assert warnings(caplog) == []
+
+
+def test_a_partition_whose_directory_goes_while_the_saver_writes_is_no_fault(
+    new_owner: NewOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk's thread is between the file and its rename when the loop deletes."""
+    owner = new_owner(Durability.WRITTEN)
+    saver_about_to_note_its_round(owner)
+    owner.files.fail("rename", errno.ENOENT)
+    owner.disk.run_next()
+    owner.files.repair()
+    owner.partitions.apply_effects(DELETION)
+    owner.loop.settle()
+    assert warnings(caplog) == []
+
+
+def test_a_recovery_point_that_cannot_be_saved_is_told_of(
+    new_owner: NewOwner, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = new_owner(Durability.WRITTEN)
+    saver_about_to_note_its_round(owner)
+    owner.files.fail("rename", errno.EIO)
+    owner.disk.run_next()
+    owner.loop.settle()
+    (told,) = warnings(caplog)
+    assert "Input/output error" in told
 
 
 # Mode fsync.

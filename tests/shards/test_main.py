@@ -22,15 +22,39 @@ class Supervisor(ModuleType):
         self.calls: list[tuple[Config, tuple[str, ...], ServeOptions]] = []
         self.failure: ConfigError | None = None
 
-    def run(self, config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int:
+    def run(
+        self,
+        config: Config,
+        warnings: tuple[str, ...],
+        options: ServeOptions,
+        nursery: object,
+    ) -> int:
+        assert isinstance(nursery, Nursery)
         self.calls.append((config, warnings, options))
         if self.failure is not None:
             raise self.failure
         return 7
 
 
+class Nursery:
+    """Stands in for the process of the real one."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    def end(self) -> None:
+        self.ended = True
+
+
 @pytest.fixture
-def supervisor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Supervisor:
+def nursery(monkeypatch: pytest.MonkeyPatch) -> Nursery:
+    fake = Nursery()
+    monkeypatch.setattr(command_line, "start_nursery", lambda: fake)
+    return fake
+
+
+@pytest.fixture
+def supervisor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nursery: Nursery) -> Supervisor:
     fake = Supervisor()
     monkeypatch.setitem(sys.modules, "borzoi.shards.supervisor", fake)
     monkeypatch.chdir(tmp_path)
@@ -52,6 +76,7 @@ def test_serve_hands_over_to_the_supervisor(supervisor: Supervisor) -> None:
     assert config.system.path == "here"
     assert warnings == ()
     assert (options.fresh, options.follower, options.default_root_credentials) == (False,) * 3
+    assert not options.shares_port
     assert options.environ["RUST_LOG"] == "debug"
 
 
@@ -61,6 +86,7 @@ def test_iggy_server_is_serve_without_the_word(supervisor: Supervisor) -> None:
     ((_, warnings, options),) = supervisor.calls
     assert options.fresh
     assert options.follower
+    assert options.shares_port
     assert options.default_root_credentials
     assert warnings == ()
 
@@ -86,9 +112,12 @@ def test_a_bad_setting_is_one_line_and_exit_code_1(supervisor: Supervisor) -> No
     assert supervisor.calls == []
 
 
-def test_what_the_supervisor_finds_is_reported_alike(supervisor: Supervisor) -> None:
+def test_what_the_supervisor_finds_is_reported_alike(
+    supervisor: Supervisor, nursery: Nursery
+) -> None:
     supervisor.failure = ConfigError("x is 1: needs 2")
     result = run("serve")
+    assert nursery.ended
     assert result.exit_code == 1
     assert result.stderr == "borzoi: x is 1: needs 2\n"
 

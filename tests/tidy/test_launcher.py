@@ -22,7 +22,7 @@ case "$1 $2" in
     "-m venv")
         echo venv >>{calls}
         [[ -e {broken} ]] && exit 1
-        mkdir -p "${{@: -1}}/bin"
+        mkdir -p "${{@: -1}}/bin" "${{@: -1}}/lib/python3.11/site-packages"
         cp "$0" "${{@: -1}}/bin/python" ;;
     "-m pip")
         [[ $3 == install ]] || exit 0
@@ -118,6 +118,38 @@ def test_bytecode_is_kept_in_the_environment(checkout: Checkout) -> None:
     checkout.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     kept = checkout.run("x")[1].splitlines()[2]
     assert kept == f"bytecode to {checkout.root}/.venv/bytecode for sure"
+
+
+def test_programs_of_the_environment_find_the_bytecode_by_themselves(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    """A test harness starts .venv/bin/iggy-server itself, and asks for no bytecode."""
+    checkout.run("x")
+    (written,) = checkout.root.glob(".venv/lib/*/site-packages/*.pth")
+    # Beside a real interpreter, which reads such files when it starts.
+    environment = tmp_path / "environment"
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60
+    )
+    (packages,) = environment.glob("lib/python*/site-packages")
+    shutil.copy(written, packages)
+    said = subprocess.run(
+        [environment / "bin/python", "-c", "import sys; print(sys.pycache_prefix)"],
+        env={"PYTHONDONTWRITEBYTECODE": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+    assert said == f"{environment}/bytecode\n"
+    (packages / "imported.py").write_text("")
+    subprocess.run(
+        [environment / "bin/python", "-c", "import imported"],
+        env={"PYTHONDONTWRITEBYTECODE": "1"},
+        check=True,
+        timeout=60,
+    )
+    assert [*environment.glob("bytecode/**/imported.*.pyc")]
 
 
 @pytest.mark.parametrize("changed", INSTALLED_FROM)
