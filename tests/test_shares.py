@@ -107,11 +107,17 @@ def test_a_wait_names_who_waits_and_who_holds_most(caplog: pytest.LogCaptureFixt
     assert shares.figures() == (100, 95, 90, 2, 2, 1)
 
 
-def test_takers_that_were_named_are_remembered_up_to_a_bound() -> None:
-    shares = Shares("things", 10)
-    for number in range(TOLD_MAX + 1):
-        shares.note_wait(f"address {number}", 1)
-    assert len(shares._told) == 1
+def test_only_so_many_takers_are_named_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    shares = Shares("things", 10, clock=lambda: now[0])
+    with caplog.at_level(logging.WARNING):
+        for number in range(10 * TOLD_MAX):
+            shares.note_wait(f"address {number}", 1)
+        assert len(caplog.messages) == TOLD_MAX
+        now[0] += TOLD_INTERVAL_S
+        shares.note_wait("address 5", 1)
+    assert len(caplog.messages) == TOLD_MAX + 1
+    assert shares.figures().waits == 10 * TOLD_MAX + 1
 
 
 def test_the_line_begins_with_who_holds_least_and_keeps_the_order_of_each() -> None:

@@ -27,8 +27,8 @@ LOG: Final = logging.getLogger(__name__)
 TOLD_INTERVAL_S: Final = 60.0
 """A taker that waits, or is refused, is named in the log this often at most."""
 
-TOLD_MAX: Final = 1024
-"""So many takers are remembered as named; one more and all are forgotten."""
+TOLD_MAX: Final = 20
+"""So many takers are named in that time: addresses are cheap, and the log is not for them."""
 
 Item = TypeVar("Item")
 
@@ -73,7 +73,8 @@ class Shares:
         self._clock = clock
         self.taken = 0
         self._held: dict[str, int] = {}
-        self._told: dict[str, float] = {}
+        self._told: set[str] = set()
+        self._told_since = -TOLD_INTERVAL_S
         self._waits = 0
         self._refusals = 0
 
@@ -134,11 +135,12 @@ class Shares:
 
     def _tell(self, text: str, taker: str, amount: int) -> None:
         now = self._clock()
-        if now - self._told.get(taker, -TOLD_INTERVAL_S) < TOLD_INTERVAL_S:
-            return
-        if len(self._told) >= TOLD_MAX:
+        if now - self._told_since >= TOLD_INTERVAL_S:
+            self._told_since = now
             self._told.clear()
-        self._told[taker] = now
+        if taker in self._told or len(self._told) >= TOLD_MAX:
+            return
+        self._told.add(taker)
         most = max(self._held, key=self._held.__getitem__, default=taker)
         LOG.warning(
             text + ": it holds %d, %s holds %d of %d, %d are free",
