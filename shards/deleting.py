@@ -29,7 +29,15 @@ from borzoi.shards.owned_partition import Ended, OwnedPartition
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.target import Target
 from borzoi.storage.files import Files
-from borzoi.storage.retention import Candidate, Cut, choose, count_up_to, expired_count, read_count
+from borzoi.storage.retention import (
+    Candidate,
+    Cut,
+    choose,
+    count_up_to,
+    expired_count,
+    read_count,
+    spare_last,
+)
 from borzoi.storage.segment import SealedSegment
 
 LOG: Final = logging.getLogger(__name__)
@@ -117,11 +125,13 @@ class Deleting:
     def candidates(self, target: Target) -> list[Candidate]:
         """What the size limit of the topic may choose from."""
         partition = self._partitions.find(target)
-        sealed = [
-            one
-            for one in partition.log.sealed
-            if one.first_offset < partition.published.active_segment
+        published = partition.published
+        visible = [
+            one for one in partition.log.sealed if one.first_offset < published.active_segment
         ]
+        sealed = spare_last(
+            visible, active_is_empty=published.next_offset == published.active_segment
+        )
         read = read_count(sealed, _committed(partition))
         return [
             Candidate(one.end_offset, one.size_bytes, one.first_timestamp, number >= read)

@@ -41,6 +41,7 @@ from borzoi.shards.groups.service import Groups
 from borzoi.shards.hashing import Hashing, hashing_thread
 from borzoi.shards.heartbeats import Heartbeats
 from borzoi.shards.in_work import InWork
+from borzoi.shards.large_batches import LargeBatches
 from borzoi.shards.listener import Listener
 from borzoi.shards.login_failures import Attempt, LoginFailures
 from borzoi.shards.logins import Logins, Note, failure_limits
@@ -128,6 +129,9 @@ class Shard:
         self.metadata.proposer = FairChanges(
             self.writing or RemoteProposer(peers, memory.pool), self._new_change_turns()
         )
+        storage.partitions.on_large_batch = LargeBatches(
+            loop, self.metadata, config.system.segment.size
+        ).note
         self._sends = Sends(self.metadata)
         self._owners = Owners(
             spec.shard,

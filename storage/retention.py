@@ -67,6 +67,18 @@ def choose(sealed: Sequence[SealedSegment], wanted: int, committed: int | None) 
     return Choice(segments, wanted - segments)
 
 
+def spare_last(
+    sealed: Sequence[SealedSegment], *, active_is_empty: bool
+) -> Sequence[SealedSegment]:
+    """The sealed segments that a size limit may take: all, unless nothing would be left to read.
+
+    A segment is sealed one batch late, so one alone may be larger than the limit of its topic. If
+    it went while the active segment is empty, acknowledged messages would be gone before a
+    consumer could ask for them.
+    """
+    return sealed[:-1] if active_is_empty else sealed
+
+
 class Candidate(NamedTuple):
     """A sealed segment as the size limit of its topic sees it."""
 

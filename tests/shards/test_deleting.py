@@ -157,6 +157,17 @@ def test_a_consumer_in_the_way_is_named_and_counted(
     assert segments(owner) == [4, 6]
 
 
+def test_a_size_limit_spares_the_last_messages(owner: Owner) -> None:
+    """6 is active and has one message; with the next it is sealed, and 8 is empty."""
+    assert [one.end_offset for one in owner.deleting.candidates(TARGET)] == [2, 4, 6]
+    send(owner, b"7")
+    run_disk(owner)
+    assert segments(owner) == [0, 2, 4, 6, 8]
+    assert [one.end_offset for one in owner.deleting.candidates(TARGET)] == [2, 4, 6]
+    send(owner, b"8")
+    assert [one.end_offset for one in owner.deleting.candidates(TARGET)] == [2, 4, 6, 8]
+
+
 def test_only_what_is_old_expires(owner: Owner) -> None:
     sealed = owner.partition.log.sealed
     now_us = sealed[1].last_timestamp + 100

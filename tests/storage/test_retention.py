@@ -13,6 +13,7 @@ from borzoi.storage.retention import (
     over_size,
     read_count,
     size_threshold,
+    spare_last,
 )
 from borzoi.storage.segment import SealedSegment
 
@@ -71,6 +72,12 @@ def test_at_the_edges() -> None:
     assert choose([segment], 3, 13) == Choice(0, 1)
     assert size_threshold(100) == 90
     assert size_threshold(101) == 90
+
+
+@given(sealed_segments())
+def test_a_size_limit_leaves_something_to_read(sealed: list[SealedSegment]) -> None:
+    assert list(spare_last(sealed, active_is_empty=False)) == sealed
+    assert list(spare_last(sealed, active_is_empty=True)) == sealed[:-1]
 
 
 @st.composite
