@@ -79,6 +79,7 @@ from borzoi.shards.upkeep import Upkeep, UpkeepStats
 from borzoi.shards.usage import UsageMeter
 from borzoi.shards.worker_spec import WorkerSpec
 from borzoi.shares import ShareFigures, Shares
+from borzoi.storage.retention import Protection
 from borzoi.storage.wal import LogEnd
 
 LOG: Final = logging.getLogger(__name__)
@@ -381,7 +382,7 @@ class Shard:
             self._describer,
             self._clock.now_us,
             interval_s=seconds(self._config.data_maintenance.messages.interval),
-            unread_until_full=self._config.system.segment.protect_unread == "until_full",
+            protection=Protection(self._config.system.segment.protect_unread),
         )
 
     # What concerns more than one part.

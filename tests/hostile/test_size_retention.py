@@ -4,8 +4,13 @@ from typing import Final
 
 import pytest
 
+from borzoi.protocol.commands.offsets import StoreConsumerOffset
+from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
+from borzoi.protocol.commands.users import CreateUser
+from borzoi.protocol.identifiers import Consumer, ConsumerKind
+from borzoi.protocol.permissions import GlobalPermissions, Permissions, UserStatus
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.integration.wire import ONE_SHARD, Wire, described
@@ -69,3 +74,25 @@ def test_a_batch_larger_than_its_topic_is_accepted_read_and_told_of(new_broker: 
     assert polled[-1].offset == 3999
     assert broker.output().count("larger than the topic's max_topic_size, 2097152 bytes") == 1
     assert "larger than system.segment.size" not in broker.output()
+
+
+def test_a_user_who_may_only_poll_cannot_switch_retention_off(new_broker: NewBroker) -> None:
+    """One stored offset of an invented consumer, and a topic that is sent ten times its limit."""
+    broker = new_broker(**SETTINGS)
+    wire = limited_topic(broker, "pinned")
+    may_poll = Permissions(GlobalPermissions(poll_messages=True))
+    wire.ask(CreateUser("reader", "secret", UserStatus.ACTIVE, may_poll))
+    reader = Wire(broker, login=False)
+    reader.ask(LoginUser("reader", "secret"))
+    assert wire.send("pinned", 0, b"first") == 0
+    invented = Consumer(ConsumerKind.CONSUMER, 31337)
+    reader.ask(StoreConsumerOffset(invented, "pinned", "pinned", 0, 0))
+
+    for _ in range(80):
+        assert wire.send("pinned", 0, *[bytes(1000)] * 250) == 0
+    wait_for(lambda: described(wire, "pinned").topic.size_bytes < TOPIC_SIZE)
+    said = broker.output()
+    assert said.count("deleted unread: consumer 31337 has read up to offset 0 only") == 1
+    assert said.count("is due to be deleted but is kept since") <= 1
+    last = wire.poll("pinned", count=10_000).messages[-1]
+    assert last.offset == 80 * 250
