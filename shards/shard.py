@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
 
-from borzoi.router.board import METADATA_SLOT
 from borzoi.router.placement import unpack_namespace
 from borzoi.shards.archive_store import open_store
 from borzoi.shards.archiving import Archiver
@@ -49,7 +48,7 @@ from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.follower import MetadataCopy
 from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata.writer import MetadataWriter
-from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.metadata_service import MetadataService, published_log
 from borzoi.shards.metadata_writing import METADATA_SHARD, MetadataWriting, RemoteProposer
 from borzoi.shards.metrics.exposition import Exposition
 from borzoi.shards.metrics.figures import Figures
@@ -80,7 +79,6 @@ from borzoi.shards.usage import UsageMeter
 from borzoi.shards.worker_spec import WorkerSpec
 from borzoi.shares import ShareFigures, Shares
 from borzoi.storage.retention import Protection
-from borzoi.storage.wal import LogEnd
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -305,7 +303,7 @@ class Shard:
             storage.partitions,
             storage.commit,
             self._clock,
-            lambda: LogEnd(*self._memory.board.read(METADATA_SLOT)[:2]),
+            lambda: published_log(self._memory.board),
             shard=spec.shard,
             shard_count=spec.shard_count,
             interval_s=seconds(config.data_maintenance.archiver.interval),

@@ -8,7 +8,8 @@ Names and defaults are those of the Iggy 0.8.0 server, so that its files and its
 variables work. The differences are ours: `system.sharding.cpu_allocation` and
 `system.state.enforce_fsync` have other defaults, `system.partition.durability`,
 `system.segment.protect_unread`, `system.segment.unread_grace`, `system.encryption.key_file`,
-`system.logging.json` and the tables `limits`, `metrics` and `data_maintenance.archiver` are new.
+`system.state.snapshot_entries`, `system.state.snapshot_size`, `system.logging.json` and the tables
+`limits`, `metrics` and `data_maintenance.archiver` are new.
 """
 
 from __future__ import annotations
@@ -278,6 +279,13 @@ class Backup(Table, frozen=True, kw_only=True):
 
 
 class State(Table, frozen=True, kw_only=True):
+    """The metadata log. Ours: after `snapshot_entries` entries, or `snapshot_size` of them if the
+    last snapshot was not larger, another snapshot is written and the log is shortened behind the
+    one before, so that it holds little more than twice as much.
+    """
+
+    snapshot_entries: U32 = 10_000
+    snapshot_size: Size = 4 * MIB
     enforce_fsync: Flag = True
     max_file_operation_retries: U32 = 1
     retry_delay: Duration = SECOND
