@@ -333,7 +333,7 @@ class Archiver:
         self._offsets = offsets
 
     async def _archive_state(self, store: ArchiveStore) -> None:
-        if self._published_end().index == self._state_entry:
+        if self._published_end().last_index == self._state_entry:
             return
         now_us = self._clock.now_us()
         self._state_entry = await self._in_thread(

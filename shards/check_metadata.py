@@ -108,14 +108,18 @@ def _compare(
 ) -> None:
     """Whether the newest snapshot is what the log says, where the log goes back far enough."""
     log = layout.state_log
-    if previous is not None:
-        end = previous.end_in(files, log)
-        copy = MetadataCopy(files, log, previous.state, end, None, encryption)
-    elif start == START:
-        copy = MetadataCopy(files, log, State(), START, None, encryption)
-    else:
+    if previous is None and start != START:
         return
-    _advance(copy, newest.end_in(files, log))
+    fd = files.open(log, os.O_RDONLY)
+    state, end = State(), START
+    try:
+        newest_end = newest.end_in(files, fd, name=log)
+        if previous is not None:
+            state, end = previous.state, previous.end_in(files, fd, name=log)
+    finally:
+        files.close(fd)
+    copy = MetadataCopy(files, log, state, end, None, encryption)
+    _advance(copy, newest_end)
     if copy.state != newest.state:
         findings.damaged(
             os.fspath(layout.state_snapshot),

@@ -25,7 +25,7 @@ from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.shards.owners import Owners
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.tasks import Tasks
-from borzoi.storage.retention import UNLIMITED, Candidate, over_size, size_threshold
+from borzoi.storage.retention import UNLIMITED, Candidate, Protection, over_size, size_threshold
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Cleaner:
         now_us: Callable[[], int],
         *,
         interval_s: float,
-        unread_until_full: bool,
+        protection: Protection,
     ) -> None:
         self._loop = loop
         self._tasks = tasks
@@ -66,7 +66,7 @@ class Cleaner:
         self._describer = describer
         self._now_us = now_us
         self._interval_s = interval_s
-        self._unread_until_full = unread_until_full
+        self._protection = protection
 
     def start(self) -> None:
         """Begin with the first interval; a round never overlaps the next."""
@@ -138,7 +138,7 @@ class Cleaner:
         candidates: dict[int, list[Candidate]] = {}
         for namespace, target in targets.items():
             candidates[namespace] = await self._owners.candidates(target)
-        plan = over_size(size, max_size, candidates, unread_until_full=self._unread_until_full)
+        plan = over_size(size, max_size, candidates, self._protection)
         # Of what somebody has not read its owner keeps all, and says for whose sake.
         for namespace, cut in (*plan.delete.items(), *plan.kept_unread.items()):
             await self._owners.delete_up_to(targets[namespace], cut)

@@ -1,7 +1,7 @@
 """Deleting the oldest segments of the partitions we own, for clients and for the cleaner.
 
-Owned by the worker's loop. The same rules for everybody: sealed segments only, the oldest first,
-and nothing that a consumer or group with a committed offset has not read. Steps of a deletion:
+Owned by the worker's loop. Sealed segments only, the oldest first. What a consumer or group with a
+committed offset has not read stays as far as storage/retention.py protects it. A deletion's steps:
 
     sync          if a segment is not on the disk yet: a power cut must not bring back a gap
     publish       first_offset moves, readers stop looking for what goes
@@ -15,27 +15,38 @@ removes it), or files in the trash (the successor unlinks them).
 import asyncio
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import BrokerError, CannotDeleteFile, PartitionNotFound
-from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.shards.blockers import Blocker, Blockers
 from borzoi.shards.descriptors import Done
 from borzoi.shards.group_commit import GroupCommit
 from borzoi.shards.owned_partition import Ended, OwnedPartition
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.target import Target
 from borzoi.storage.files import Files
-from borzoi.storage.retention import Candidate, Cut, choose, count_up_to, expired_count, read_count
+from borzoi.storage.retention import (
+    Candidate,
+    Choice,
+    Cut,
+    Protection,
+    Unread,
+    choose,
+    choose_expired,
+    choose_up_to,
+    count_up_to,
+    read_count,
+    spare_last,
+)
 from borzoi.storage.segment import SealedSegment
 
 LOG: Final = logging.getLogger(__name__)
 
-Wanted = Callable[[Sequence[SealedSegment]], int]
-"""How many of the oldest segments somebody wants to be rid of."""
+Choose = Callable[[Sequence[SealedSegment], int | None], Choice]
+"""Which of the oldest segments go, where this is the least of all committed offsets."""
 
 MayGo = Callable[[OwnedPartition, Sequence[SealedSegment]], int]
 """How many of these oldest segments may be deleted already, as far as others are concerned."""
@@ -43,24 +54,18 @@ MayGo = Callable[[OwnedPartition, Sequence[SealedSegment]], int]
 TRASH_PREFIX: Final = "segment-"
 """What deleted segments are called in the trash, before their namespace and birth."""
 
-BLOCKERS_MAX: Final = 4096
-"""So many consumers that stand in the way are counted and told of apart."""
-
-
-class Blocker(NamedTuple):
-    """A consumer or group that has not read what was to be deleted."""
-
-    namespace: int
-    kind: ConsumerKind
-    consumer: int
-
 
 class DeletingStats(NamedTuple):
-    """What was deleted since the start, and how often somebody stood in the way."""
+    """What was deleted since the start, how often a consumer stood in the way, and since when.
+
+    Of the segments `unread_segments` were deleted although a consumer had not read them.
+    """
 
     segments: int
     size_bytes: int
     blocked: dict[Blocker, int]
+    blocked_since_us: dict[Blocker, int]
+    unread_segments: int
 
 
 class Deleting:
@@ -74,6 +79,8 @@ class Deleting:
         trash_dir: str,
         partitions: Partitions,
         commit: GroupCommit,
+        now_us: Callable[[], int],
+        unread: Unread,
     ) -> None:
         self._loop = loop
         self._disk = disk
@@ -81,77 +88,74 @@ class Deleting:
         self._trash_dir = trash_dir
         self._partitions = partitions
         self._commit = commit
+        self._now_us = now_us
+        self._unread = unread
         self._segments = 0
         self._size_bytes = 0
-        self._blocked: Counter[Blocker] = Counter()
-        self._told: dict[Blocker, int] = {}
+        self._unread_segments = 0
+        self._blockers = Blockers()
         self.may_go: MayGo = _all_of_them
 
     def stats(self) -> DeletingStats:
         """The figures of this moment."""
-        return DeletingStats(self._segments, self._size_bytes, dict(self._blocked))
+        return DeletingStats(
+            self._segments,
+            self._size_bytes,
+            self._blockers.counts(),
+            self._blockers.standing(self._partitions),
+            self._unread_segments,
+        )
 
     def delete_count(self, target: Target, count: int, done: Done) -> None:
-        """DELETE_SEGMENTS: up to `count` of the oldest."""
-        self._delete_of(target, lambda _sealed: count, done)
+        """DELETE_SEGMENTS: up to `count` of the oldest, as long as they are read."""
+        self._delete_of(target, lambda sealed, committed: choose(sealed, count, committed), done)
 
     def delete_up_to(self, target: Target, cut: Cut, done: Done) -> None:
         """The size limit: those that end at this offset or before. May be repeated."""
         self._delete_of(
-            target,
-            lambda sealed: count_up_to(sealed, cut.end_offset),
-            done,
-            even_unread=cut.even_unread,
+            target, lambda sealed, committed: choose_up_to(sealed, cut, committed), done
         )
 
     def delete_expired(
         self, partition: OwnedPartition, now_us: int, expiry_us: int, done: Done
     ) -> None:
         """Message expiry: those in which every message is too old."""
-        self._delete(
-            partition,
-            lambda sealed: expired_count(sealed, now_us, expiry_us),
-            lambda status: done(status, 0, 0, 0),
-        )
+
+        def choose(sealed: Sequence[SealedSegment], committed: int | None) -> Choice:
+            return choose_expired(sealed, now_us, expiry_us, committed, self._unread)
+
+        self._delete(partition, choose, lambda status: done(status, 0, 0, 0))
 
     def candidates(self, target: Target) -> list[Candidate]:
         """What the size limit of the topic may choose from."""
         partition = self._partitions.find(target)
-        sealed = [
-            one
-            for one in partition.log.sealed
-            if one.first_offset < partition.published.active_segment
+        published = partition.published
+        visible = [
+            one for one in partition.log.sealed if one.first_offset < published.active_segment
         ]
+        sealed = spare_last(
+            visible, active_is_empty=published.next_offset == published.active_segment
+        )
         read = read_count(sealed, _committed(partition))
         return [
             Candidate(one.end_offset, one.size_bytes, one.first_timestamp, number >= read)
             for number, one in enumerate(sealed)
         ]
 
-    def _delete_of(
-        self, target: Target, wanted: Wanted, done: Done, *, even_unread: bool = False
-    ) -> None:
+    def _delete_of(self, target: Target, choose: Choose, done: Done) -> None:
         try:
             partition = self._partitions.find(target)
         except BrokerError as error:
             done(error.status, 0, 0, 0)
             return
-        self._delete(
-            partition, wanted, lambda status: done(status, 0, 0, 0), even_unread=even_unread
-        )
+        self._delete(partition, choose, lambda status: done(status, 0, 0, 0))
 
-    def _delete(
-        self,
-        partition: OwnedPartition,
-        wanted: Wanted,
-        ended: Ended,
-        *,
-        even_unread: bool = False,
-    ) -> None:
-        committed = None if even_unread else _committed(partition)
-        choice = choose(partition.log.sealed, wanted(partition.log.sealed), committed)
+    def _delete(self, partition: OwnedPartition, choose: Choose, ended: Ended) -> None:
+        sealed = partition.log.sealed
+        choice = choose(sealed, _committed(partition))
         if choice.unread:
-            self._note_blocker(partition, choice.segments)
+            kept = sealed[choice.segments].first_offset
+            self._blockers.note(partition, kept, self._now_us())
 
         def synced(status: int) -> None:
             if status:
@@ -162,10 +166,11 @@ class Deleting:
                 # Looked at again: meanwhile others have deleted, and consumers have committed.
                 # The oldest may be others by now, which have to be asked about as well.
                 deletable = partition.log.deletable(partition.published)
-                committed = None if even_unread else _committed(partition)
-                chosen = deletable[: choose(deletable, wanted(deletable), committed).segments]
+                choice = choose(deletable, _committed(partition))
+                chosen = deletable[: choice.segments]
                 count = self.may_go(partition, chosen) if chosen else 0
-                self._delete_now(partition, count, ended)
+                missed = max(0, count - (choice.segments - choice.missed))
+                self._delete_now(partition, count, missed, ended)
 
         oldest = partition.log.sealed[: choice.segments]
         synced_count = len(partition.log.deletable(partition.published))
@@ -174,7 +179,7 @@ class Deleting:
         else:
             synced(0)
 
-    def _delete_now(self, partition: OwnedPartition, count: int, ended: Ended) -> None:
+    def _delete_now(self, partition: OwnedPartition, count: int, missed: int, ended: Ended) -> None:
         if count == 0:
             ended(0)
             return
@@ -193,6 +198,10 @@ class Deleting:
         size_bytes = sum(one.size_bytes for one in gone)
         self._segments += len(gone)
         self._size_bytes += size_bytes
+        unread = max(0, missed - (count - len(gone)))
+        self._unread_segments += unread
+        if unread and self._unread.protection is not Protection.NEVER:
+            self._blockers.missed(partition, unread, self._now_us())
         LOG.info(
             "partition %s: deleted %d segments with %d bytes, it begins at offset %d now",
             target,
@@ -240,30 +249,6 @@ class Deleting:
         # The partition may have been deleted meanwhile: then there is nothing to make durable.
         with suppress(FileNotFoundError):
             self._files.fsync_directory(directory)
-
-    def _note_blocker(self, partition: OwnedPartition, segments: int) -> None:
-        """Count it, and say once who it is and what he has read."""
-        lowest = partition.offsets.lowest()
-        assert lowest is not None, "without committed offsets nothing is unread"
-        committed, kind, consumer = lowest
-        target = partition.target
-        blocker = Blocker(target.namespace, kind, consumer)
-        if blocker not in self._blocked and len(self._blocked) >= BLOCKERS_MAX:
-            self._blocked.clear()
-            self._told.clear()
-        self._blocked[blocker] += 1
-        if self._told.get(blocker) == committed:
-            return
-        self._told[blocker] = committed
-        LOG.warning(
-            "partition %s: the segment at offset %d is due to be deleted but is kept: %s %d has"
-            " read up to offset %d only",
-            target,
-            partition.log.sealed[segments].first_offset,
-            "consumer group" if kind is ConsumerKind.GROUP else "consumer",
-            consumer,
-            committed,
-        )
 
 
 def _all_of_them(_partition: OwnedPartition, oldest: Sequence[SealedSegment]) -> int:

@@ -10,14 +10,14 @@ from borzoi.shards.config.schema import Config
 from borzoi.shards.metadata.bootstrap import ensure_root, root_missing
 from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata.state import ROOT_USER_ID
-from borzoi.shards.metadata.writer import MetadataWriter, open_writer
+from borzoi.shards.metadata.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.shards.passwords import verify_password
 from borzoi.shards.root_account import DEFAULT_PASSWORD
 from borzoi.shards.worker_spec import Root
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
-from borzoi.storage.wal import WalDamaged
+from borzoi.storage.wal import PublishedLog, WalDamaged
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def open_metadata(
     files: Files,
     root: Root | None,
     *,
-    published_position: int,
+    published: PublishedLog,
     slots_max: int,
     encryption: Encryption | None = None,
 ) -> tuple[MetadataWriter, bool]:
@@ -47,7 +47,8 @@ def open_metadata(
             layout.state_snapshot,
             files,
             settings,
-            published_position=published_position,
+            published=published,
+            rule=SnapshotRule(system.state.snapshot_entries, system.state.snapshot_size),
             encryption=encryption,
         )
     except WalDamaged as error:

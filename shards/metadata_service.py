@@ -18,6 +18,7 @@ from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.follower import MetadataCopy
 from borzoi.shards.metadata.state import State, Topic
 from borzoi.shards.target import Target
+from borzoi.storage.wal import PublishedLog
 
 
 class Change(NamedTuple):
@@ -93,8 +94,16 @@ class MetadataService:
     def _catch_up(self) -> None:
         # The version first: what is published meanwhile is seen by the next refresh.
         version = self._published_version[0]
-        index, end_position, *_ = self._board.read(METADATA_SLOT)
-        if index != self._copy.applied_index:
-            for effects in self._copy.catch_up(index, end_position):
-                self._on_effects(effects)
+        for effects in self._copy.follow(published_log(self._board)):
+            self._on_effects(effects)
         self._version = version
+
+
+def published_log(board: Board) -> PublishedLog:
+    """What shard 0 has published of the metadata log."""
+    return PublishedLog(*board.read(METADATA_SLOT)[:4])
+
+
+def publish_log(board: Board, published: PublishedLog) -> None:
+    """Let every shard know how far the log is good, and in which file. For shard 0 alone."""
+    board.publish(METADATA_SLOT, (*published, 0, 0, 0, 0))

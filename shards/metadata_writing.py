@@ -4,20 +4,24 @@ One command at a time: validate, append, sync in a thread, publish, apply, wait 
 if something was removed, answer. A barrier is over when every shard has applied the entry and
 moved the directories it owns out of the way; a dead shard counts as done, because its recovery
 does it.
+
+Now and then a snapshot is written aside of that, and the log is replaced by a shorter one between
+two commands (docs/adr/0001).
 """
 
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from borzoi.protocol.commands.groups import CreateConsumerGroup
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.errors import BrokerError, IoError
 from borzoi.protocol.identifiers import ConsumerKind
-from borzoi.router.board import METADATA_SLOT, Board
+from borzoi.router.board import Board
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.asking import asked
@@ -28,9 +32,10 @@ from borzoi.shards.metadata.authors import Author, check_author
 from borzoi.shards.metadata.commands import CreateHashedUser
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.proposals import decode_proposal, encode_proposal
+from borzoi.shards.metadata.snapshot import SnapshotDamaged
 from borzoi.shards.metadata.state import State
 from borzoi.shards.metadata.writer import MetadataWriter
-from borzoi.shards.metadata_service import Change
+from borzoi.shards.metadata_service import Change, publish_log
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.peers import DeathRule, Peers
 from borzoi.shards.tasks import Tasks
@@ -43,6 +48,8 @@ from borzoi.storage.wal import WalFailed
 LOG: Final = logging.getLogger(__name__)
 
 METADATA_SHARD: Final = 0
+
+T = TypeVar("T")
 
 
 class MetadataWriting:
@@ -77,6 +84,7 @@ class MetadataWriting:
         self._one_at_a_time = asyncio.Lock()
         self._emptying_trash = False
         self._more_trash = False
+        self._keeping_short = False
         self.faults = WriteFaults(Written.METADATA)
         self.on_effects = partitions.apply_effects
 
@@ -87,8 +95,7 @@ class MetadataWriting:
 
     def publish(self) -> None:
         """Let every shard know how far the log is good."""
-        end = self._writer.end
-        self._board.publish(METADATA_SLOT, (end.index, end.position, 0, 0, 0, 0, 0, 0))
+        publish_log(self._board, self._writer.published)
 
     async def propose(self, command: Any, author: Author) -> Change:
         """Carry a command out; when this returns it is durable and visible on every shard."""
@@ -228,10 +235,44 @@ class MetadataWriting:
             self.empty_trash()
 
     def _snapshot_if_due(self) -> None:
-        if self._writer.snapshot_due:
-            snapshot = self._writer.take_snapshot()
-            future = self._disk.submit(self._writer.write_snapshot, snapshot)
-            future.add_done_callback(_report_snapshot)
+        """Between two commands: begin a snapshot, unless the last one is still in work."""
+        if self._writer.snapshot_due and not self._keeping_short:
+            self._keeping_short = True
+            self._tasks.start(self._keep_log_short(self._writer.take_snapshot()))
+
+    async def _keep_log_short(self, snapshot: bytes) -> None:
+        """Write a snapshot and leave out of the log what two of them have; commands go on."""
+        try:
+            await self._in_thread(self._writer.write_snapshot, snapshot)
+            if self._writer.shortening_due:
+                await self._shorten()
+        except (OSError, SnapshotDamaged) as error:
+            LOG.warning(
+                "no snapshot of the metadata, or no shorter log; the log has it all: %s", error
+            )
+        finally:
+            self._keeping_short = False
+
+    async def _shorten(self) -> None:
+        shorter = await self._in_thread(self._writer.begin_shortening)
+        # No command waits for this, and a shard that does not answer only leaves the log long.
+        await self.barrier(shorter.cut.index)
+        async with self._one_at_a_time:
+            away = any(self._peers.is_away(shard) for shard in self._peers.shards())
+            if away or self._writer.is_read_only:
+                # A worker that starts opens snapshot and log one after the other: not now.
+                await self._in_thread(shorter.discard)
+                return
+            fd = await self._in_thread(self._writer.replace_log, shorter)
+            publish_log(self._board, self._writer.moved_to(shorter, fd))
+        LOG.info(
+            "the metadata log lost %d bytes, its entries up to %d are in the snapshots",
+            shorter.cut.position,
+            shorter.cut.index,
+        )
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work, *arguments)
 
 
 class RemoteProposer:
@@ -288,9 +329,3 @@ def _named(command: Any) -> str:
         if hasattr(command, field)
     ]
     return " ".join([type(command).__name__, *about])
-
-
-def _report_snapshot(future: Any) -> None:
-    error = future.exception()
-    if error is not None:
-        LOG.warning("no snapshot of the metadata was written, the log has it all: %s", error)

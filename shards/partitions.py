@@ -7,7 +7,7 @@ can touch what came after it. Directories are made at the first append.
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from borzoi.protocol.batch import matching_messages, message_start
@@ -42,6 +42,7 @@ from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.offsets import ConsumerOffsets
 from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.reader import Packed, Slices
+from borzoi.storage.staging import LargeBatch
 from borzoi.storage.trash import retire_directory
 
 LOG: Final = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ class Partitions:
         self._encryption = encryption
         self._owned: dict[int, OwnedPartition] = {}
         self._refused: dict[int, str] = {}
+        self.on_large_batch: Callable[[Target, LargeBatch], None] = lambda _target, _batch: None
 
     def __iter__(self) -> Iterator[OwnedPartition]:
         return iter(list(self._owned.values()))
@@ -94,6 +96,7 @@ class Partitions:
         """Take over a partition that recovery has opened, and publish it."""
         partition = OwnedPartition(target, log, offsets, log.written)
         self._owned[target.namespace] = partition
+        log.tell_large_batches(lambda batch: self.on_large_batch(target, batch))
         self._commit.publish(partition, log.written)
 
     def refuse(self, target: Target, reason: str) -> None:

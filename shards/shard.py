@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
 
-from borzoi.router.board import METADATA_SLOT
 from borzoi.router.placement import unpack_namespace
 from borzoi.shards.archive_store import open_store
 from borzoi.shards.archiving import Archiver
@@ -41,6 +40,7 @@ from borzoi.shards.groups.service import Groups
 from borzoi.shards.hashing import Hashing, hashing_thread
 from borzoi.shards.heartbeats import Heartbeats
 from borzoi.shards.in_work import InWork
+from borzoi.shards.large_batches import LargeBatches
 from borzoi.shards.listener import Listener
 from borzoi.shards.login_failures import Attempt, LoginFailures
 from borzoi.shards.logins import Logins, Note, failure_limits
@@ -48,7 +48,7 @@ from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.follower import MetadataCopy
 from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata.writer import MetadataWriter
-from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.metadata_service import MetadataService, published_log
 from borzoi.shards.metadata_writing import METADATA_SHARD, MetadataWriting, RemoteProposer
 from borzoi.shards.metrics.exposition import Exposition
 from borzoi.shards.metrics.figures import Figures
@@ -78,7 +78,7 @@ from borzoi.shards.upkeep import Upkeep, UpkeepStats
 from borzoi.shards.usage import UsageMeter
 from borzoi.shards.worker_spec import WorkerSpec
 from borzoi.shares import ShareFigures, Shares
-from borzoi.storage.wal import LogEnd
+from borzoi.storage.retention import Protection
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -128,6 +128,9 @@ class Shard:
         self.metadata.proposer = FairChanges(
             self.writing or RemoteProposer(peers, memory.pool), self._new_change_turns()
         )
+        storage.partitions.on_large_batch = LargeBatches(
+            loop, self.metadata, config.system.segment.size
+        ).note
         self._sends = Sends(self.metadata)
         self._owners = Owners(
             spec.shard,
@@ -300,7 +303,7 @@ class Shard:
             storage.partitions,
             storage.commit,
             self._clock,
-            lambda: LogEnd(*self._memory.board.read(METADATA_SLOT)[:2]),
+            lambda: published_log(self._memory.board),
             shard=spec.shard,
             shard_count=spec.shard_count,
             interval_s=seconds(config.data_maintenance.archiver.interval),
@@ -377,7 +380,7 @@ class Shard:
             self._describer,
             self._clock.now_us,
             interval_s=seconds(self._config.data_maintenance.messages.interval),
-            unread_until_full=self._config.system.segment.protect_unread == "until_full",
+            protection=Protection(self._config.system.segment.protect_unread),
         )
 
     # What concerns more than one part.

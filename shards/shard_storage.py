@@ -19,6 +19,7 @@ from borzoi.protocol.batch import ENTRIES_MAX
 from borzoi.protocol.errors import BrokerError
 from borzoi.router.placement import unpack_namespace
 from borzoi.shards.cannot_boot import CannotBoot
+from borzoi.shards.clock import BrokerClock
 from borzoi.shards.config import Config
 from borzoi.shards.deduplication import Deduplication
 from borzoi.shards.deleting import Deleting
@@ -45,6 +46,7 @@ from borzoi.storage.log import LogSettings
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.plain_blocks import PlainBlocks
+from borzoi.storage.retention import Protection, Unread
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -117,7 +119,14 @@ class ShardStorage:
             encryption=self.encryption,
         )
         self.deleting = Deleting(
-            loop, self.disk, self.files, self.layout.trash, self.partitions, self.commit
+            loop,
+            self.disk,
+            self.files,
+            self.layout.trash,
+            self.partitions,
+            self.commit,
+            BrokerClock(spec.broker_start).now_us,
+            Unread(Protection(system.segment.protect_unread), system.segment.unread_grace),
         )
         self.repairing = Repairing(loop, self.disk, self.partitions, self.commit)
 

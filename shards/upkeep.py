@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import BrokerError
-from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.placement import unpack_namespace
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.archiving import ArchivingStats
+from borzoi.shards.blockers import name_of
 from borzoi.shards.compressing import CompressingStats
 from borzoi.shards.deleting import DeletingStats
 from borzoi.shards.descriptors import Done, RequestKind
@@ -94,9 +94,9 @@ def described(stats: UpkeepStats) -> Iterator[str]:
     named = heapq.nlargest(BLOCKERS_TOLD_MAX, deleted.blocked.items(), key=lambda one: one[1])
     for blocker, times in named:
         stream, topic, partition = unpack_namespace(blocker.namespace)
-        kind = "consumer group" if blocker.kind is ConsumerKind.GROUP else "consumer"
+        name = name_of(blocker.kind, blocker.consumer)
         yield (
-            f"stream {stream}, topic {topic}, partition {partition}: {kind} {blocker.consumer} had"
+            f"stream {stream}, topic {topic}, partition {partition}: {name} had"
             f" not read what was to be deleted, {times} times"
         )
     if len(deleted.blocked) > len(named):

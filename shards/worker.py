@@ -21,16 +21,16 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from borzoi.router.board import METADATA_SLOT
 from borzoi.router.placement import shard_of
 from borzoi.shards.cannot_boot import CannotBoot
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.listener import check_port_is_free
 from borzoi.shards.log_lines import LineHandler
-from borzoi.shards.metadata.follower import open_copy
+from borzoi.shards.metadata.follower import MetadataCopy, open_copy
 from borzoi.shards.metadata.writer import MetadataWriter
 from borzoi.shards.metadata_boot import open_metadata
+from borzoi.shards.metadata_service import publish_log, published_log
 from borzoi.shards.metadata_writing import METADATA_SHARD
 from borzoi.shards.peers import Peers
 from borzoi.shards.shard import Shard
@@ -39,6 +39,7 @@ from borzoi.shards.shard_storage import ShardStorage
 from borzoi.shards.supervisor_link import SupervisorLink
 from borzoi.shards.tasks import Tasks
 from borzoi.shards.worker_spec import Event, Order, WorkerSpec
+from borzoi.storage.wal import WalDamaged
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ TICK_S: Final = 1.0
 LET_GO_INTERVAL_S: Final = 2.0
 IDLE_POOL_BYTES_MAX: Final = 64 * 1024 * 1024
 STOP_TASKS_TIMEOUT_S: Final = 1.0
+OPEN_COPY_TRIES_MAX: Final = 500
+OPEN_COPY_INTERVAL_S: Final = 0.02
 
 
 class Worker:
@@ -97,13 +100,7 @@ class Worker:
             if not self._spec.tcp_address:
                 await self._supervisor.wait_step("recover")
             writer = None
-            storage = self._storage
-            copy = open_copy(
-                storage.layout.state_log,
-                storage.layout.state_snapshot,
-                storage.files,
-                storage.encryption,
-            )
+            copy = await self._open_copy()
         if copy.snapshot_problem is not None:
             LOG.warning("%s", copy.snapshot_problem)
         self._shard = Shard(
@@ -132,6 +129,26 @@ class Worker:
         await self._listen()
         return True
 
+    async def _open_copy(self) -> MetadataCopy:
+        """A copy of the metadata whose log is the one that the board speaks of.
+
+        It is not while shard 0 puts a shorter one in its place, which takes a moment, or has died
+        doing so, which its successor will mend.
+        """
+        storage = self._storage
+        for _ in range(OPEN_COPY_TRIES_MAX):
+            copy = open_copy(
+                storage.layout.state_log,
+                storage.layout.state_snapshot,
+                storage.files,
+                storage.encryption,
+            )
+            if copy.begin_at(published_log(self._memory.board)):
+                return copy
+            copy.close()
+            await asyncio.sleep(OPEN_COPY_INTERVAL_S)
+        raise WalDamaged(f"{storage.layout.state_log} is not the log that shard 0 has published")
+
     def _open_metadata(self) -> MetadataWriter:
         board = self._memory.board
         writer, root_created = open_metadata(
@@ -139,12 +156,11 @@ class Worker:
             self._storage.layout,
             self._storage.files,
             self._spec.root,
-            published_position=board.read(METADATA_SLOT)[1],
+            published=published_log(board),
             slots_max=self._spec.board_slots,
             encryption=self._storage.encryption,
         )
-        end = writer.end
-        board.publish(METADATA_SLOT, (end.index, end.position, 0, 0, 0, 0, 0, 0))
+        publish_log(board, writer.published)
         self.tell(Event("metadata_ready", root_created=root_created))
         return writer
 

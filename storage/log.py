@@ -49,7 +49,7 @@ from borzoi.storage.recent_ids import Tail, tail_of
 from borzoi.storage.recovery import CheckedIndex, Recovered, check_index, recover
 from borzoi.storage.segment import Compressed, SealedSegment
 from borzoi.storage.segment_form import PLAIN
-from borzoi.storage.staging import StagedGroup
+from borzoi.storage.staging import LargeBatch, StagedGroup
 
 __all__ = ["LogSettings", "PartitionLog", "SyncPlan"]
 
@@ -236,6 +236,10 @@ class PartitionLog:
         if self.read_only:
             self._check_writable()
         return self._staged.add(batch, message_count, now_us)
+
+    def tell_large_batches(self, tell: Callable[[LargeBatch], None]) -> None:
+        """From now on `tell` is called with every staged batch that is larger than a segment."""
+        self._staged.on_large_batch = tell
 
     def write(self) -> None:
         """Append the staged batches: all of them, or none and CannotSaveMessagesToSegment.

@@ -13,10 +13,23 @@ all of them are written.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE, stamp_batch
 from borzoi.storage.segment import POSITION_MAX, LogEnd
 from borzoi.storage.segment_form import PLAIN, SegmentForm
+
+
+class LargeBatch(NamedTuple):
+    """A batch that is larger than a whole segment should be; `size_bytes` as it is stored."""
+
+    first_offset: int
+    message_count: int
+    size_bytes: int
+
+
+def _unnoticed(_batch: LargeBatch) -> None:
+    """What is done about large batches unless a listener is set: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,7 @@ class StagedGroup:
         "index_entries",
         "message_count",
         "next_offset",
+        "on_large_batch",
         "position",
         "sealed",
         "segment",
@@ -59,6 +73,7 @@ class StagedGroup:
         self._segment_size_max = segment_size_max
         self._random_bytes = random_bytes
         self._stamp_batch = stamp_batch
+        self.on_large_batch: Callable[[LargeBatch], None] = _unnoticed
         self.sealed: list[StagedPart] = []
         self.message_count = self.size_bytes = 0
         self.buffers: list[memoryview] = []
@@ -133,7 +148,10 @@ class StagedGroup:
         self.next_offset = first_offset + message_count
         self.size_bytes += size
         self.message_count += message_count
-        if position >= self._segment_size_max:
+        limit = self._segment_size_max
+        if size > limit:
+            self.on_large_batch(LargeBatch(first_offset, message_count, size))
+        if position >= limit:
             self.seal()
         return first_offset
 

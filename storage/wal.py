@@ -12,8 +12,8 @@ One entry, little-endian, no padding:
      .  sha256           32    over all bytes of the entry before it
 
 The file begins with entry 1, or later: behind a snapshot it may have been shortened, which is
-done by putting another file in its place while nobody has it open. A byte position therefore
-means something only together with the index of the file's first entry.
+done by putting another file in its place, also while readers have the old one open (docs/adr/0001).
+A byte position therefore means something only together with the index of the file's first entry.
 
 Index 0 means "nothing committed yet", so the index of an entry can serve as a birth and 0 as "no
 birth".
@@ -66,6 +66,23 @@ class LogEnd:
 
     index: int
     position: int
+
+
+class PublishedLog(NamedTuple):
+    """What the writer tells its readers: where the log ends, and in which file.
+
+    A shorter file that takes the place of a longer one begins with a later entry, so `first` names
+    the file. The entry that lay at position p of a file with base b lies at p + b - base of this
+    one, if it is still there.
+    """
+
+    last_index: int  # of the last committed entry, 0 for none
+    position: int  # behind it, in this file
+    first: int  # index of the file's first entry
+    base: int  # bytes that were cut off in front of the file since the broker was started
+
+
+NOTHING_PUBLISHED: Final = PublishedLog(0, 0, 0, 0)
 
 
 class TornTail(NamedTuple):
@@ -173,7 +190,19 @@ def log_start(files: Files, path: Path) -> LogEnd:
 
     For that the caller need not know where the log ends: the first entry is always committed.
     """
-    begin = files.read_all(path, ENTRY_SIZE_MAX) or b""
+    try:
+        fd = files.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return START
+    try:
+        return start_of(files, fd)
+    finally:
+        files.close(fd)
+
+
+def start_of(files: Files, fd: int) -> LogEnd:
+    """As log_start, of a log that is open."""
+    begin = files.pread(fd, ENTRY_SIZE_MAX, 0)
     try:
         entry, _ = decode_entry(memoryview(begin), 0, len(begin))
     except InvalidEntry:
@@ -181,27 +210,20 @@ def log_start(files: Files, path: Path) -> LogEnd:
     return LogEnd(entry.index - 1, 0)
 
 
-def place_behind(files: Files, path: Path, index: int) -> LogEnd:
+def place_behind(files: Files, fd: int, index: int, *, name: Path) -> LogEnd:
     """The place behind the entry of this index, found by reading the log from its start.
 
     All entries up to it must be committed; what follows is not looked at. WalDamaged if it is not
     there.
     """
-    start = log_start(files, path)
+    start = start_of(files, fd)
     if start.index == index:
         return start
-    try:
-        fd = files.open(path, os.O_RDONLY)
-    except FileNotFoundError as error:
-        raise WalDamaged(_damage(path, 0, index, "there is no such file")) from error
-    try:
-        size = files.size(fd)
-        for entry, position in read_entries(files, fd, start, size, name=path):
-            if entry.index == index:
-                return LogEnd(index, position)
-    finally:
-        files.close(fd)
-    raise WalDamaged(_damage(path, size, index, "the file ends here"))
+    size = files.size(fd)
+    for entry, position in read_entries(files, fd, start, size, name=name):
+        if entry.index == index:
+            return LogEnd(index, position)
+    raise WalDamaged(_damage(name, size, index, "the file ends here"))
 
 
 def find_end(files: Files, path: Path, start: LogEnd) -> tuple[LogEnd, TornTail | None]:
@@ -282,6 +304,19 @@ class WalWriter:
         assert end.position <= self.end_position
         self._cut_to(end.position, f"entries behind position {end.position} were taken back")
         self.last_index, self.end_position = end.index, end.position
+
+    def move_to(self, fd: int, cut_size: int) -> None:
+        """Go on in a file that holds the same entries without the first `cut_size` bytes.
+
+        It is durable and has the log's name already. The old file stays for those who read it.
+        """
+        self._files.close(self._fd)
+        self._fd = fd
+        self.end_position -= cut_size
+
+    def refuse(self, why: str) -> None:
+        """Take no more entries until a restart: it is in doubt which file a start will find."""
+        self._failure = why
 
     def close(self) -> None:
         """Give the descriptor back. Syncs nothing."""

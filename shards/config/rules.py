@@ -62,6 +62,7 @@ def broken_rules(config: Config, available_cpus: Sequence[int]) -> list[str]:
         *_telemetry(config),
         *_directories(config.system),
         *_logging(config.system.logging),
+        *_state(config.system),
         *_log_and_topics(config.system),
         *_encryption(config.system.encryption),
         *_memory_pool(config.system.memory_pool),
@@ -176,6 +177,11 @@ def _logging(logging: Logging) -> Iterator[str]:
             f"system.logging.max_file_size is {format_size(logging.max_file_size)}: needs at most"
             f" system.logging.max_total_size, {format_size(logging.max_total_size)}"
         )
+
+
+def _state(system: System) -> Iterator[str]:
+    yield from _above_zero("system.state.snapshot_entries", system.state.snapshot_entries)
+    yield from _above_zero("system.state.snapshot_size", system.state.snapshot_size)
 
 
 def _log_and_topics(system: System) -> Iterator[str]:

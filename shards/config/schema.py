@@ -7,7 +7,8 @@ kind (how it is read and shown) stands in its annotation.
 Names and defaults are those of the Iggy 0.8.0 server, so that its files and its environment
 variables work. The differences are ours: `system.sharding.cpu_allocation` and
 `system.state.enforce_fsync` have other defaults, `system.partition.durability`,
-`system.segment.protect_unread`, `system.encryption.key_file`, `system.logging.json` and the tables
+`system.segment.protect_unread`, `system.segment.unread_grace`, `system.encryption.key_file`,
+`system.state.snapshot_entries`, `system.state.snapshot_size`, `system.logging.json` and the tables
 `limits`, `metrics` and `data_maintenance.archiver` are new.
 """
 
@@ -48,7 +49,10 @@ Durability = Annotated[
     Literal["written", "buffered", "fsync"], kinds.choice("written", "buffered", "fsync")
 ]
 ArchiverKind = Annotated[Literal["disk", "s3"], kinds.choice("disk", "s3")]
-ProtectUnread = Annotated[Literal["always", "until_full"], kinds.choice("always", "until_full")]
+ProtectUnread = Annotated[
+    Literal["always", "until_full", "bounded", "never"],
+    kinds.choice("always", "until_full", "bounded", "never"),
+]
 JwtAlgorithm = Annotated[str, kinds.TEXT]
 CpuAllocationText = Annotated[str, kinds.CPU_ALLOCATION]
 
@@ -275,6 +279,13 @@ class Backup(Table, frozen=True, kw_only=True):
 
 
 class State(Table, frozen=True, kw_only=True):
+    """The metadata log. Ours: after `snapshot_entries` entries, or `snapshot_size` of them if the
+    last snapshot was not larger, another snapshot is written and the log is shortened behind the
+    one before, so that it holds little more than twice as much.
+    """
+
+    snapshot_entries: U32 = 10_000
+    snapshot_size: Size = 4 * MIB
     enforce_fsync: Flag = True
     max_file_operation_retries: U32 = 1
     retry_delay: Duration = SECOND
@@ -331,10 +342,19 @@ class Partition(Table, frozen=True, kw_only=True):
 
 
 class Segment(Table, frozen=True, kw_only=True):
+    """`protect_unread` (ours): what a committed offset keeps retention from deleting behind it.
+
+    "bounded": unread segments stay up to the full size of their topic, and past their expiry for
+    the longer of that expiry and `unread_grace` (ours). "until_full": only the size ends it.
+    "always": nothing does. "never": unread segments go like all others. DELETE_SEGMENTS deletes
+    only what is read, whatever this says.
+    """
+
     size: Size = GIB
     archive_expired: Flag = False
     cache_indexes: CacheIndexes = "open_segment"
-    protect_unread: ProtectUnread = "always"
+    protect_unread: ProtectUnread = "bounded"
+    unread_grace: Duration = HOUR
 
 
 class MessageDeduplication(Table, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from borzoi.shards.metadata.state import State
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encrypted_values import CannotOpenValue, open_value, seal_value
 from borzoi.storage.files import Files, Path
-from borzoi.storage.wal import LogEnd, log_start, place_behind
+from borzoi.storage.wal import LogEnd, place_behind, start_of
 
 # 01 kept what was granted for a stream or topic after its removal. The log holds it all, so such a
 # snapshot is not read.
@@ -53,13 +53,13 @@ class Snapshot(NamedTuple):
     end: LogEnd
     first: int = 1
 
-    def end_in(self, files: Files, log_path: Path) -> LogEnd:
-        """The place behind this state in the log as it is now. WalDamaged if it is not there."""
-        start = log_start(files, log_path)
+    def end_in(self, files: Files, fd: int, *, name: Path) -> LogEnd:
+        """The place behind this state in an open log. WalDamaged if it is not there."""
+        start = start_of(files, fd)
         if start.index + 1 == self.first:
             return self.end
         # The log was shortened since, or its replacement was interrupted.
-        return place_behind(files, log_path, self.end.index)
+        return place_behind(files, fd, self.end.index, name=name)
 
 
 class SnapshotDamaged(Exception):
@@ -86,11 +86,11 @@ def dump(state: State, end: LogEnd, first: int = 1, encryption: Encryption | Non
     return content + hashlib.sha256(content).digest()
 
 
-def load(data: bytes, encryption: Encryption | None = None) -> Snapshot:
-    """The snapshot in these bytes."""
+def checked_index(data: bytes) -> int:
+    """The entry that the snapshot in these bytes ends with, once its checksum has been compared."""
     if len(data) < HEADER.size + CHECKSUM_SIZE:
         raise SnapshotDamaged(f"{len(data)} bytes are too few for a snapshot")
-    magic, index, position, first, length = HEADER.unpack_from(data)
+    magic, index, _, _, length = HEADER.unpack_from(data)
     if magic not in (MAGIC, ENCRYPTED_MAGIC):
         raise SnapshotDamaged(f"it starts with {magic!r}, not with {MAGIC!r}")
     if len(data) != HEADER.size + length + CHECKSUM_SIZE:
@@ -98,7 +98,15 @@ def load(data: bytes, encryption: Encryption | None = None) -> Snapshot:
     content = memoryview(data)[: HEADER.size + length]
     if hashlib.sha256(content).digest() != data[HEADER.size + length :]:
         raise SnapshotDamaged("the SHA-256 does not match")
-    body = bytes(content[HEADER.size :])
+    found: int = index
+    return found
+
+
+def load(data: bytes, encryption: Encryption | None = None) -> Snapshot:
+    """The snapshot in these bytes."""
+    index = checked_index(data)
+    magic, _, position, first, length = HEADER.unpack_from(data)
+    body = data[HEADER.size : HEADER.size + length]
     if magic == ENCRYPTED_MAGIC:
         body = _opened(body, index, encryption)
     try:
@@ -121,6 +129,29 @@ def read_snapshot(
     files: Files, path: Path, encryption: Encryption | None = None
 ) -> Snapshot | None:
     """The snapshot in this file, None if there is no such file."""
+    data = _read_whole(files, path)
+    return None if data is None else load(data, encryption)
+
+
+def read_index(files: Files, path: Path) -> int | None:
+    """The entry that the snapshot in this file ends with, None if there is no such file.
+
+    Its checksum is compared, the state inside is not looked at.
+    """
+    data = _read_whole(files, path)
+    return None if data is None else checked_index(data)
+
+
+def index_in(files: Files, fd: int) -> int:
+    """The entry that an open snapshot says it ends with; nothing is compared."""
+    header = files.pread(fd, HEADER.size, 0)
+    if len(header) < HEADER.size:
+        raise SnapshotDamaged(f"{len(header)} bytes are too few for a snapshot")
+    index: int = HEADER.unpack(header)[1]
+    return index
+
+
+def _read_whole(files: Files, path: Path) -> bytes | None:
     try:
         fd = files.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -129,6 +160,6 @@ def read_snapshot(
         size = files.size(fd)
         if size > SNAPSHOT_SIZE_MAX:
             raise SnapshotDamaged(f"{size} bytes are too many for a snapshot")
-        return load(files.pread(fd, size, 0), encryption)
+        return files.pread(fd, size, 0)
     finally:
         files.close(fd)

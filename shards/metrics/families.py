@@ -246,6 +246,12 @@ def _retention(scrape: Scrape, naming: Naming) -> Iterator[Family]:
         [((shard,), one.deleted_bytes) for shard, one in told],
     )
     yield _counter(
+        "retention_deleted_unread_segments",
+        "Deleted segments that a consumer or group with a committed offset had not read.",
+        SHARD,
+        [((shard,), one.deleted_unread_segments) for shard, one in told],
+    )
+    yield _counter(
         "retention_blocked",
         "How often a segment was due to be deleted but kept, because this consumer or group has"
         " not read it.",
@@ -254,6 +260,17 @@ def _retention(scrape: Scrape, naming: Naming) -> Iterator[Family]:
             (naming.of_consumer(*row[:3]), row.times)
             for one in scrape.shards.values()
             for row in one.blocked.rows
+        ),
+    )
+    yield _gauge(
+        "retention_blocked_since_seconds",
+        "Since when (seconds since 1970) a segment is due to be deleted but kept, because this"
+        " consumer or group has not read it.",
+        naming.consumer,
+        (
+            (naming.of_consumer(*row[:3]), row.since_us / 1e6)
+            for one in scrape.shards.values()
+            for row in one.blocked_since.rows
         ),
     )
 
@@ -365,6 +382,7 @@ def _left_out(scrape: Scrape) -> Family:
         "partition_appended_messages": overview.ends.left_out,
         "consumer_lag_messages": sum(one.lags.left_out for one in told),
         "retention_blocked": sum(one.blocked.left_out for one in told),
+        "retention_blocked_since_seconds": sum(one.blocked_since.left_out for one in told),
         **{f"compression_topic_{field}": compressed for field in COMPRESSED_FIELDS},
         "partition_read_only": sum(one.read_only.left_out for one in told),
     }

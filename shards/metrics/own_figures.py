@@ -27,6 +27,7 @@ from borzoi.shards.metrics.shard_figures import (
     LAG,
     ArchiveFigures,
     Blocked,
+    BlockedSince,
     CompressedTopic,
     Cut,
     Lags,
@@ -142,6 +143,8 @@ async def own_figures(
     sources.metadata.refresh()  # clients of users who were removed do not count any more
     deleted = sources.deleting.stats()
     blocked = (Blocked(*blocker, times) for blocker, times in deleted.blocked.items())
+    standing = deleted.blocked_since_us
+    blocked_since = (BlockedSince(*blocker, since_us) for blocker, since_us in standing.items())
     return ShardFigures(
         connections=sources.listener.open_count,
         clients=sources.clients.here_count,
@@ -151,7 +154,9 @@ async def own_figures(
         http_refused=sources.http.refused,
         deleted_segments=deleted.segments,
         deleted_bytes=deleted.size_bytes,
+        deleted_unread_segments=deleted.unread_segments,
         blocked=cut(blocked, len(deleted.blocked), rows_max),
+        blocked_since=cut(blocked_since, len(standing), rows_max),
         archive=_archive_figures(sources.archiver, walk.archive_waiting),
         codecs=walk.codecs,
         compressed=walk.compressed,

@@ -60,6 +60,15 @@ class Blocked(NamedTuple):
     times: int
 
 
+class BlockedSince(NamedTuple):
+    """Since when a consumer or group keeps a partition from losing what is due."""
+
+    namespace: int
+    kind: int
+    consumer: int
+    since_us: int
+
+
 class CompressedTopic(NamedTuple):
     """What a codec has done to segments of a topic that are there now."""
 
@@ -99,7 +108,9 @@ class ShardFigures(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     http_refused: int
     deleted_segments: int
     deleted_bytes: int
+    deleted_unread_segments: int
     blocked: Cut[Blocked]
+    blocked_since: Cut[BlockedSince]
     archive: ArchiveFigures | None
     codecs: dict[str, Ratio]
     compressed: Cut[CompressedTopic]

@@ -163,6 +163,8 @@ def test_figures_are_those_that_others_tell(filled: Filled) -> None:
     here = {"stream": filled.blocked, "topic": 0, "partition": 0}
     somebody = {**here, "kind": "consumer", "consumer": 42}
     assert found.value("borzoi_retention_blocked", **somebody) >= 1
+    assert found.value("borzoi_retention_blocked_since_seconds", **somebody) > 0
+    assert found.total("borzoi_retention_deleted_unread_segments") == 0
     assert found.total("borzoi_retention_deleted_segments") == 1
     assert found.total("borzoi_retention_deleted_bytes") == 7000
     assert found.total("borzoi_deduplication_dropped_messages") == 2

@@ -225,15 +225,25 @@ def overfill(broker: BrokerProcess, name: str) -> int:
     return stream
 
 
-def test_a_full_topic_keeps_what_a_consumer_has_not_read(small_broker: BrokerProcess) -> None:
-    stream = overfill(small_broker, "full")
-    assert segments_in(small_broker, stream) == [0, 7, 14]
-    Wire(small_broker).ask(StoreConsumerOffset(SOMEBODY, "full", "full", 0, 15))
-    wait_for(lambda: segments_in(small_broker, stream) == [7, 14])
+def test_a_full_topic_keeps_what_is_always_protected(new_broker: NewBroker) -> None:
+    broker = new_broker(**SMALL, **OFTEN, IGGY_SYSTEM_SEGMENT_PROTECT_UNREAD="always")
+    stream = overfill(broker, "full")
+    wire = Wire(broker)
+    # A topic that comes later in the round loses its oldest segment: this one had its turn.
+    witness = new_topic(wire, "witness")
+    fill(wire, "witness", 15)
+    wire.ask(UpdateTopic("witness", "witness", 1, NEVER, 15_001, 1, "witness"))
+    wait_for(lambda: segments_in(broker, witness) == [7, 14])
+    assert segments_in(broker, stream) == [0, 7, 14]
+    wire.ask(StoreConsumerOffset(SOMEBODY, "full", "full", 0, 15))
+    wait_for(lambda: segments_in(broker, stream) == [7, 14])
 
 
-def test_unless_it_is_protected_only_until_the_topic_is_full(new_broker: NewBroker) -> None:
-    broker = new_broker(**SMALL, **OFTEN, IGGY_SYSTEM_SEGMENT_PROTECT_UNREAD="until_full")
+@pytest.mark.parametrize("protection", ["bounded", "until_full"])
+def test_unless_it_is_protected_only_until_the_topic_is_full(
+    new_broker: NewBroker, protection: str
+) -> None:
+    broker = new_broker(**SMALL, **OFTEN, IGGY_SYSTEM_SEGMENT_PROTECT_UNREAD=protection)
     stream = overfill(broker, "full")
     wait_for(lambda: segments_in(broker, stream) == [7, 14])
     wire = Wire(broker)
@@ -251,6 +261,36 @@ def test_unless_it_is_protected_only_until_the_topic_is_full(new_broker: NewBrok
         assert wire.poll("full").messages == ()
     fill(wire, "full", 1)
     assert [m.offset for m in wire.poll("full").messages] == [21]
+
+
+def test_expired_segments_wait_for_a_reader_only_so_long(new_broker: NewBroker) -> None:
+    """DELETE_SEGMENTS has no such bound: it never deletes what is unread."""
+    broker = new_broker(**SMALL, **OFTEN, IGGY_SYSTEM_SEGMENT_UNREAD_GRACE="3 s")
+    wire = Wire(broker)
+    stream = new_topic(wire, "late")
+    fill(wire, "late", 15)
+    wire.ask(StoreConsumerOffset(SOMEBODY, "late", "late", 0, 0))
+    wire.ask(UpdateTopic("late", "late", 1, 1000, NEVER, 1, "late"))
+    wait_for(lambda: "consumer 42 has read up to offset 0 only" in broker.output())
+    wire.ask(DeleteSegments("late", "late", 0, 9))
+    assert "were deleted unread" not in broker.output()
+    wait_for(lambda: segments_in(broker, stream) == [14])
+    assert "2 segments were deleted unread: consumer 42 has read" in broker.output()
+
+
+def test_where_nothing_unread_is_protected_it_goes_like_all_else(new_broker: NewBroker) -> None:
+    broker = new_broker(**SMALL, **OFTEN, IGGY_SYSTEM_SEGMENT_PROTECT_UNREAD="never")
+    wire = Wire(broker)
+    stream = new_topic(wire, "free")
+    fill(wire, "free", 15)
+    wire.ask(StoreConsumerOffset(SOMEBODY, "free", "free", 0, 0))
+    wire.ask(DeleteSegments("free", "free", 0, 9))
+    assert segments_in(broker, stream) == [0, 7, 14]
+    # 15,000 bytes are nine tenths of it, and not all of it.
+    wire.ask(UpdateTopic("free", "free", 1, NEVER, 16_000, 1, "free"))
+    wait_for(lambda: segments_in(broker, stream) == [7, 14])
+    wire.ask(UpdateTopic("free", "free", 1, 1000, NEVER, 1, "free"))
+    wait_for(lambda: segments_in(broker, stream) == [14])
 
 
 def test_a_deleted_segment_does_not_stay_mapped(small_broker: BrokerProcess) -> None:

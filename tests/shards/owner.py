@@ -26,6 +26,7 @@ from borzoi.storage.offsets import ConsumerOffsets
 from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
+from borzoi.storage.retention import Protection, Unread
 from tests.shards.hand_loop import HandExecutor, HandLoop
 from tests.storage.faults import FailingFiles
 
@@ -36,6 +37,7 @@ JOURNAL_SIZE_MAX = 1024
 CONSUMERS_MAX = 16
 RESPONSE_SIZE_MAX = 1 << 24
 COPIED_SIZE_MAX = 1 << 24
+BOUNDED = Unread(Protection.BOUNDED, 3_600_000_000)
 
 
 class Statuses(list[int]):
@@ -129,6 +131,8 @@ class Owner:
             self.layout.trash,
             self.partitions,
             self.commit,
+            lambda: self.now_us,
+            BOUNDED,
         )
 
     def succeed(self) -> None:

@@ -16,7 +16,7 @@ from borzoi.shards.data_lock import lock_data_directory
 from borzoi.shards.main import main
 from borzoi.shards.metadata.bootstrap import ensure_root
 from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
-from borzoi.shards.metadata.writer import MetadataWriter, open_writer
+from borzoi.shards.metadata.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import write_check
@@ -46,7 +46,7 @@ def data(tmp_path: Path) -> Path:
         layout.state_snapshot,
         files,
         MetadataSettings(1 << 20, slots_max=100),
-        snapshot_every=1,
+        rule=SnapshotRule(1),
     )
     ensure_root(writer, "boss", "a hash", 1000)
     log(writer, CreateStream("one"))

@@ -9,12 +9,12 @@ import pytest
 
 from borzoi.protocol.errors import CannotDeleteFile, CannotSyncFile, PartitionNotFound
 from borzoi.protocol.identifiers import ConsumerKind
-from borzoi.shards.deleting import Blocker
+from borzoi.shards.blockers import Blocker
 from borzoi.shards.durability import Durability
 from borzoi.shards.owned_partition import OwnedPartition
 from borzoi.storage.retention import Cut
 from borzoi.storage.segment import SealedSegment
-from tests.shards.owner import TARGET, Owner, Statuses
+from tests.shards.owner import BOUNDED, TARGET, Owner, Statuses
 
 
 @pytest.fixture(params=[Durability.WRITTEN, Durability.FSYNC])
@@ -147,6 +147,7 @@ def test_a_consumer_in_the_way_is_named_and_counted(
     assert owner.deleting.stats().blocked == {blocker: 3}
     unread = [one.is_unread for one in owner.deleting.candidates(TARGET)]
     assert unread == [True, True]
+    assert owner.deleting.stats().blocked_since_us == {blocker: owner.now_us}
     # The size limit may win.
     owner.deleting.delete_up_to(TARGET, Cut(4, True), statuses.done)
     run_disk(owner)
@@ -155,6 +156,73 @@ def test_a_consumer_in_the_way_is_named_and_counted(
     owner.deleting.delete_up_to(TARGET, Cut(4, True), statuses.done)
     run_disk(owner)
     assert segments(owner) == [4, 6]
+
+
+def test_since_when_a_consumer_is_in_the_way(
+    owner: Owner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From its last commit on, until it commits again or the segment is gone."""
+    blocker = Blocker(TARGET.namespace, ConsumerKind.CONSUMER, 31337)
+
+    def commit(offset: int) -> None:
+        owner.partitions.store_offset(
+            TARGET, ConsumerKind.CONSUMER, 31337, offset, 0, Statuses().done
+        )
+        owner.loop.settle()
+
+    def since() -> dict[Blocker, int]:
+        return owner.deleting.stats().blocked_since_us
+
+    commit(0)
+    begin_us = owner.now_us
+    delete(owner, 9)
+    owner.now_us += 5_000_000
+    delete(owner, 9)
+    assert since() == {blocker: begin_us}
+    commit(2)
+    assert since() == {}
+    delete(owner, 9)
+    run_disk(owner)
+    assert since() == {blocker: owner.now_us}
+    assert segments(owner) == [2, 4, 6]
+    commit(5)
+    delete(owner, 9)
+    run_disk(owner)
+    assert since() == {}
+    # One warning in a minute for a partition, whatever its consumers do.
+    assert len(caplog.records) == len([one for one in caplog.records if one.levelno == 30]) == 1
+
+
+def test_an_expired_segment_waits_for_its_reader_no_longer_than_it_may(
+    owner: Owner, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner.partitions.store_offset(TARGET, ConsumerKind.CONSUMER, 7, 0, 0, Statuses().done)
+    owner.loop.settle()
+    last_us = owner.partition.log.sealed[-1].last_timestamp
+
+    def expire(now_us: int) -> list[int]:
+        statuses = Statuses()
+        owner.deleting.delete_expired(owner.partition, now_us, 100, statuses.done)
+        run_disk(owner)
+        assert statuses == [0]
+        return segments(owner)
+
+    assert expire(last_us + 100) == [0, 2, 4, 6]
+    assert expire(last_us + 100 + BOUNDED.grace_us) == [6]
+    assert "3 segments were deleted unread: consumer 7 has read up to offset 0" in caplog.text
+    stats = owner.deleting.stats()
+    assert (stats.segments, stats.unread_segments, stats.blocked_since_us) == (3, 3, {})
+
+
+def test_a_size_limit_spares_the_last_messages(owner: Owner) -> None:
+    """6 is active and has one message; with the next it is sealed, and 8 is empty."""
+    assert [one.end_offset for one in owner.deleting.candidates(TARGET)] == [2, 4, 6]
+    send(owner, b"7")
+    run_disk(owner)
+    assert segments(owner) == [0, 2, 4, 6, 8]
+    assert [one.end_offset for one in owner.deleting.candidates(TARGET)] == [2, 4, 6]
+    send(owner, b"8")
+    assert [one.end_offset for one in owner.deleting.candidates(TARGET)] == [2, 4, 6, 8]
 
 
 def test_only_what_is_old_expires(owner: Owner) -> None:

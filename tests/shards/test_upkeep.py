@@ -10,13 +10,14 @@ from borzoi.router.placement import pack_namespace
 from borzoi.router.pool import MemoryPool
 from borzoi.shards import upkeep
 from borzoi.shards.archiving import ArchivingStats
+from borzoi.shards.blockers import Blocker
 from borzoi.shards.compressing import CompressingStats
-from borzoi.shards.deleting import Blocker, DeletingStats
+from borzoi.shards.deleting import DeletingStats
 from borzoi.shards.descriptors import Done, RequestKind
 from borzoi.shards.peers import Peers
 from borzoi.shards.upkeep import BLOCKERS_TOLD_MAX, Upkeep, UpkeepStats, described
 
-NOTHING = DeletingStats(0, 0, {})
+NOTHING = DeletingStats(0, 0, {}, {}, 0)
 
 
 def blocker(partition: int, kind: ConsumerKind = ConsumerKind.CONSUMER) -> Blocker:
@@ -31,7 +32,7 @@ def test_figures_in_words() -> None:
         "compressed 0 segments",
     ]
     blocked = {blocker(3): 2, blocker(4, ConsumerKind.GROUP): 5}
-    deleted = DeletingStats(7, 7000, blocked)
+    deleted = DeletingStats(7, 7000, blocked, {}, 0)
     compressed = CompressingStats(5, 4, 2, 700.2, 1)
     assert list(described(UpkeepStats(1, deleted, ArchivingStats(3, 900, 2, 5), compressed))) == [
         "counted for 1 s",
@@ -49,7 +50,7 @@ def test_figures_in_words() -> None:
 
 def test_of_many_who_stand_in_the_way_the_most_frequent_are_named() -> None:
     blocked = {blocker(number): number for number in range(BLOCKERS_TOLD_MAX + 5)}
-    lines = list(described(UpkeepStats(1, DeletingStats(0, 0, blocked), None)))
+    lines = list(described(UpkeepStats(1, DeletingStats(0, 0, blocked, {}, 0), None)))
     assert len(lines) == 4 + BLOCKERS_TOLD_MAX + 1
     assert lines[4].startswith(f"stream 1, topic 2, partition {BLOCKERS_TOLD_MAX + 4}: ")
     assert lines[-1] == "and 5 more who had not read"
@@ -90,7 +91,7 @@ POOL = cast("MemoryPool", Pool())
 
 def test_all_shards_in_their_order_and_none_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "ANSWER_TIME_MAX_S", 0.01)
-    stats = UpkeepStats(9, DeletingStats(1, 1000, {}), None)
+    stats = UpkeepStats(9, DeletingStats(1, 1000, {}, {}, 0), None)
     ours = Upkeep(1, lambda: stats, cast("Peers", ThreePeers()), POOL)
     assert asyncio.run(ours.report()).decode().splitlines() == [
         "shard 0: counted for 5 s",

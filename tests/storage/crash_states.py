@@ -70,6 +70,10 @@ class RecordingFiles(Files):
 
     def rename(self, old: AnyPath, new: AnyPath) -> None:
         super().rename(old, new)
+        # What is open goes on under its new name.
+        for fd, path in self._paths.items():
+            if path == os.fspath(old):
+                self._paths[fd] = os.fspath(new)
         self.calls.append(Call("rename", os.fspath(old), os.fspath(new)))
 
     def unlink(self, path: AnyPath) -> None:

@@ -13,6 +13,7 @@ from borzoi.shards.config import (
     load_config,
     to_json,
 )
+from borzoi.shards.config.durations import HOUR
 from borzoi.shards.config.loading import FILE_SIZE_MAX
 from borzoi.shards.config.not_yet import NOT_YET
 from borzoi.shards.config.sizes import GIB, MIB, UNLIMITED
@@ -41,7 +42,8 @@ def test_the_defaults_that_are_ours() -> None:
     assert config.system.sharding.cpu_allocation == "all"
     assert config.system.partition.durability == "written"
     assert config.system.state.enforce_fsync is True
-    assert config.system.segment.protect_unread == "always"
+    assert config.system.segment.protect_unread == "bounded"
+    assert config.system.segment.unread_grace == HOUR
     assert config.limits.frame_size_max == 128 * MIB
     assert config.limits.partitions_total_max == 16_777_216
 

@@ -103,6 +103,8 @@ def test_kept(settings: dict[str, Any]) -> None:
         ({f"{TOKENS}.max_tokens_per_user": 0}, f"{TOKENS}.max_tokens_per_user"),
         ({f"{TOKENS}.cleaner.interval": 0}, f"{TOKENS}.cleaner.interval"),
         ({"heartbeat.enabled": True, "heartbeat.interval": 0}, "heartbeat.interval"),
+        ({"system.state.snapshot_entries": 0}, "system.state.snapshot_entries"),
+        ({"system.state.snapshot_size": 0}, "system.state.snapshot_size"),
         ({"system.segment.size": GIB + 512}, "system.segment.size"),
         ({"system.segment.size": 511}, "system.segment.size"),
         ({"system.segment.size": 0}, "system.segment.size"),

@@ -14,18 +14,27 @@ from borzoi.protocol.permissions import (
     StreamPermissions,
     TopicPermissions,
 )
+from borzoi.shards.config import Config
 from borzoi.shards.metadata.bootstrap import ensure_root, root_missing
 from borzoi.shards.metadata.decide import MetadataCommand
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.entries import UnknownEntry
 from borzoi.shards.metadata.follower import MetadataCopy, open_copy
 from borzoi.shards.metadata.state import State, User
-from borzoi.shards.metadata.writer import SNAPSHOT_EVERY, MetadataWriter, open_writer
+from borzoi.shards.metadata.writer import (
+    SNAPSHOT_ENTRIES,
+    SNAPSHOT_SIZE,
+    MetadataWriter,
+    SnapshotRule,
+    open_writer,
+)
 from borzoi.storage.files import Files
 from borzoi.storage.wal import (
     ENTRY_SIZE_MIN,
+    NOTHING_PUBLISHED,
     START,
     LogEnd,
+    PublishedLog,
     WalDamaged,
     WalEntry,
     WalFailed,
@@ -42,14 +51,16 @@ class Directory:
         self.snapshot = path / "state.snapshot"
         self.files = files or Files()
 
-    def writer(self, published_position: int = 0, snapshot_every: int = 4) -> MetadataWriter:
+    def writer(
+        self, published: PublishedLog = NOTHING_PUBLISHED, snapshot_every: int = 4
+    ) -> MetadataWriter:
         return open_writer(
             self.log,
             self.snapshot,
             self.files,
             SETTINGS,
-            published_position=published_position,
-            snapshot_every=snapshot_every,
+            published=published,
+            rule=SnapshotRule(snapshot_every),
         )
 
     def copy(self) -> MetadataCopy:
@@ -223,12 +234,12 @@ def test_a_log_that_lost_what_its_snapshot_knows_is_refused(directory: Directory
 def test_a_successor_keeps_complete_entries_and_cuts_a_torn_one(directory: Directory) -> None:
     writer = directory.writer()
     run(writer, CreateStream("a"))
-    published = writer.end
+    published = writer.published
     writer.append(writer.prepare(CreateStream("b"), user_id=0, timestamp=5))
     writer.close()
     with directory.log.open("ab") as log:
         log.write(b"torn")
-    successor = directory.writer(published_position=published.position)
+    successor = directory.writer(published)
     assert successor.state.find_stream("b") is not None
     assert successor.end.index == 2
     assert successor.torn is not None
@@ -239,13 +250,13 @@ def test_a_successor_keeps_complete_entries_and_cuts_a_torn_one(directory: Direc
 def test_a_successor_does_not_cut_what_was_published(directory: Directory) -> None:
     writer = directory.writer()
     run(writer, CreateStream("a"))
-    published = writer.end
+    published = writer.published
     writer.close()
     damaged = bytearray(directory.log.read_bytes())
     damaged[-1] ^= 1
     directory.log.write_bytes(damaged)
     with pytest.raises(WalDamaged):
-        directory.writer(published_position=published.position)
+        directory.writer(published)
     assert directory.log.read_bytes() == damaged
 
 
@@ -329,5 +340,7 @@ def test_the_first_entry_is_the_root_user(directory: Directory) -> None:
     writer.close()
 
 
-def test_snapshots_come_every_ten_thousand_entries() -> None:
-    assert SNAPSHOT_EVERY == 10_000
+def test_snapshots_come_every_ten_thousand_entries_or_four_megabytes() -> None:
+    assert SnapshotRule() == (10_000, 4 << 20)
+    assert Config().system.state.snapshot_entries == SNAPSHOT_ENTRIES
+    assert Config().system.state.snapshot_size == SNAPSHOT_SIZE

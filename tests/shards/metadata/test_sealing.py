@@ -11,7 +11,7 @@ from borzoi.shards.metadata.follower import open_copy
 from borzoi.shards.metadata.sealing import CannotOpenEntry, open_entry, seal_entry
 from borzoi.shards.metadata.shortening import shorten_log
 from borzoi.shards.metadata.snapshot import SnapshotDamaged, dump, load
-from borzoi.shards.metadata.writer import MetadataWriter, open_writer
+from borzoi.shards.metadata.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files
 from borzoi.storage.wal import START, LogEnd, decode_entry, encode_entry, read_entries
@@ -35,7 +35,7 @@ class Directory:
 
     def write(self, encryption: Encryption | None, *names: str) -> MetadataWriter:
         writer = open_writer(
-            self.log, self.snapshot, FILES, SETTINGS, encryption=encryption, snapshot_every=3
+            self.log, self.snapshot, FILES, SETTINGS, encryption=encryption, rule=SnapshotRule(3)
         )
         for name in names:
             entry = writer.prepare(CreateStream(name), user_id=0, timestamp=1)

@@ -15,6 +15,7 @@ from borzoi.shards.metrics.overview import (
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,
     Blocked,
+    BlockedSince,
     CompressedTopic,
     Cut,
     Lag,
@@ -47,7 +48,9 @@ ONE = shard_figures(
     http_requests=9,
     deleted_segments=10,
     deleted_bytes=11,
+    deleted_unread_segments=4,
     blocked=Cut([Blocked(FIRST, CONSUMER, 42, 3)], 2),
+    blocked_since=Cut([BlockedSince(FIRST, CONSUMER, 42, 1_500_000)], 1),
     archive=ArchiveFigures(12, 13, 14, 15),
     codecs={"zstd": Ratio(2, 400, 100)},
     compressed=Cut([CompressedTopic(1, 2, "zstd", 1, 200, 50)], 1),
@@ -97,7 +100,10 @@ def test_sums_and_labels() -> None:
     assert found.value(lag, **here, kind="consumer", consumer=42) == 0
     assert found.total(lag, kind="group") == 18
     assert found.value("borzoi_retention_blocked", **here, kind="consumer", consumer=42) == 3
+    since = "borzoi_retention_blocked_since_seconds"
+    assert found.value(since, **here, kind="consumer", consumer=42) == 1.5
     assert found.value("borzoi_retention_deleted_bytes", shard=0) == 11
+    assert found.value("borzoi_retention_deleted_unread_segments", shard=0) == 4
     assert found.value("borzoi_archive_waiting_segments", shard=0) == 15
     assert found.value("borzoi_write_errors", shard=0, written="sync", error="EIO") == 1
     assert found.value("borzoi_shard_resident_memory_bytes", shard=0, kind="file") == 200
@@ -149,6 +155,7 @@ def test_what_is_left_out_is_said_of_every_family_that_has_a_bound() -> None:
         "borzoi_partition_appended_messages": 19,
         "borzoi_consumer_lag_messages": 18,
         "borzoi_retention_blocked": 2,
+        "borzoi_retention_blocked_since_seconds": 1,
         "borzoi_compression_topic_segments": 1,
         "borzoi_compression_topic_plain_bytes": 1,
         "borzoi_compression_topic_stored_bytes": 1,

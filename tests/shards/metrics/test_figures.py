@@ -12,6 +12,7 @@ from borzoi.shards.metrics.figures import Figures
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,
     Blocked,
+    BlockedSince,
     CompressedTopic,
     Cut,
     Lag,
@@ -36,6 +37,7 @@ def die(error: BaseException) -> None:
 def test_figures_cross_between_shards_unchanged() -> None:
     told = shard_figures(
         blocked=Cut([Blocked(1, 2, 3, 4)], 5),
+        blocked_since=Cut([BlockedSince(1, 2, 3, 4)], 6),
         archive=ArchiveFigures(1, 2, 3, 4),
         codecs={"lz4": Ratio(1, 2, 3)},
         compressed=Cut([CompressedTopic(1, 2, "lz4", 3, 4, 5)]),

@@ -21,6 +21,7 @@ from borzoi.shards.metrics.own_figures import Sources, Walk, own_figures, reside
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,
     Blocked,
+    BlockedSince,
     CompressedTopic,
     Cut,
     Lag,
@@ -208,6 +209,8 @@ def test_all_that_a_shard_tells(owner: Owner) -> None:
     assert told.cpu_seconds > 0
     assert (told.deleted_segments, told.deleted_bytes) == (1, 2 * 65)
     assert told.blocked == Cut([Blocked(SPACE, 1, 42, 1)])
+    assert told.blocked_since == Cut([BlockedSince(SPACE, 1, 42, owner.now_us)])
+    assert told.deleted_unread_segments == 0
     assert told.archive == ArchiveFigures(5, 500, 3, 2)
     assert not told.metadata_is_read_only
     assert told.duplicates == 0
