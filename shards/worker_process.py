@@ -1,8 +1,9 @@
 """The process of a worker. Run as `python -m borzoi.shards.worker_process FD`.
 
 Pins itself, sets up its log and its loop, runs the worker, and leaves with the right exit code:
-0 after an order to stop, CANNOT_BOOT when starting again would not help, BROKEN when one of our
-own invariants does not hold. If the supervisor dies, the kernel kills us.
+0 after an order to stop, INCOMPLETE if not everything reached the disk then, CANNOT_BOOT when
+starting again would not help, BROKEN when one of our own invariants does not hold. If the
+supervisor dies, the kernel kills us.
 """
 
 import asyncio
@@ -48,17 +49,17 @@ def main() -> None:
             LOG.warning("%s", warning)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.get_loop().set_exception_handler(_broken_in_callback)
-        runner.run(_run(spec, handler))
+        code = runner.run(_run(spec, handler))
     # Threads that still wait for a disk must not keep a stopped worker alive.
     logging.shutdown()
-    os._exit(0)
+    os._exit(code)
 
 
-async def _run(spec: WorkerSpec, handler: LineHandler) -> None:
+async def _run(spec: WorkerSpec, handler: LineHandler) -> int:
     loop = asyncio.get_running_loop()
     worker = Worker(spec, loop, handler, die)
     try:
-        await worker.run()
+        return await worker.run()
     except CannotBoot as error:
         LOG.error("cannot start: %s", error)
         worker.tell(Event("cannot_boot", reason=str(error)))
