@@ -19,7 +19,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from borzoi.protocol.errors import BrokerError, CannotSyncFile
 from borzoi.router.placement import unpack_namespace
@@ -41,11 +41,13 @@ TURN_S: Final = 0.05
 """How long the loop is held before it may turn and say that it lives."""
 
 LOOK_INTERVAL_S: Final = 0.005
-SYNC_THREADS: Final = 4
+DISK_THREADS: Final = 4
 SINGLE_SYNCS_MAX: Final = 64
 DIRTY_BYTES_PER_SYNC: Final = 128 * 1024
 NAMED_PER_LINE_MAX: Final = 50
 MEMINFO: Final = "/proc/meminfo"
+
+Work = TypeVar("Work")
 
 Tell = Callable[[int, int], None]
 """How many partitions are left to be written, and how many to be synced. Also a sign of life."""
@@ -140,6 +142,8 @@ class Closing:
     async def _write_all(self) -> None:
         staged = [one for one in self._partitions if one.log.staged_messages]
         to_sync = sum(1 for one in self._partitions if _needs_sync(one))
+        self._tell(len(staged), to_sync)
+        await self._make_directories([one for one in staged if not one.log.has_directory], to_sync)
         turn_ends = time.monotonic() + TURN_S
         for number, partition in enumerate(staged):
             self._write(partition)
@@ -148,6 +152,19 @@ class Closing:
                 await asyncio.sleep(0)
                 turn_ends = time.monotonic() + TURN_S
         self._tell(0, to_sync)
+
+    async def _make_directories(self, without: Sequence[OwnedPartition], to_sync: int) -> None:
+        """The slow part of a first write, where most of the time is the kernel's, in threads."""
+
+        def make(part: Sequence[OwnedPartition]) -> None:
+            for partition in part:
+                try:
+                    partition.log.make_directory()
+                except OSError:
+                    # The write of this partition meets it again, and tells of it.
+                    continue
+
+        await self._in_threads(make, without, lambda: (len(without), to_sync))
 
     def _write(self, partition: OwnedPartition) -> None:
         message_count = partition.log.staged_messages
@@ -210,7 +227,7 @@ class Closing:
             fd = self._files.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         syncing = self._loop.run_in_executor(self._disk, self._files.sync_file_system, fd)
         try:
-            await self._watch(syncing, lambda: left)
+            await self._watch(syncing, lambda: (0, left))
         except (OSError, AttributeError) as error:
             # Whose file it was is not said, and there may be no such call: each has to tell.
             LOG.warning("the file system cannot be synced as a whole: %s", error)
@@ -232,16 +249,12 @@ class Closing:
         ]
         done: deque[tuple[PendingSync, BrokerError | None]] = deque()
 
-        def run(part: Sequence[PendingSync], known: Collection[str]) -> None:
+        def run(part: Sequence[PendingSync]) -> None:
             for pending in part:
                 done.append((pending, run_sync(pending, known)))
 
         known = frozenset(await self._loop.run_in_executor(self._disk, self._sync_names, shared))
-        parts = [group[number::SYNC_THREADS] for number in range(SYNC_THREADS)]
-        running = asyncio.gather(
-            *(self._loop.run_in_executor(self._disk, run, part, known) for part in parts if part)
-        )
-        await self._watch(running, lambda: left - len(done))
+        await self._in_threads(run, group, lambda: (0, left - len(done)))
         for pending, error in done:
             if error is None:
                 self._synced(pending)
@@ -261,10 +274,23 @@ class Closing:
                 done.append(path)
         return done
 
-    async def _watch(self, running: asyncio.Future[Any], left: Callable[[], int]) -> None:
+    async def _in_threads(
+        self,
+        run: Callable[[Sequence[Work]], None],
+        work: Sequence[Work],
+        left: Callable[[], tuple[int, int]],
+    ) -> None:
+        """Share the work among the threads, and wait."""
+        parts = [work[number::DISK_THREADS] for number in range(DISK_THREADS)]
+        running = [self._loop.run_in_executor(self._disk, run, part) for part in parts if part]
+        await self._watch(asyncio.gather(*running), left)
+
+    async def _watch(
+        self, running: asyncio.Future[Any], left: Callable[[], tuple[int, int]]
+    ) -> None:
         """Wait, and say now and then that the loop turns."""
         while not running.done():
-            self._tell(0, left())
+            self._tell(*left())
             await asyncio.wait((running,), timeout=TURN_S)
         running.result()
 

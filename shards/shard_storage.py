@@ -18,7 +18,7 @@ from typing import Final
 from borzoi.protocol.batch import ENTRIES_MAX
 from borzoi.router.placement import unpack_namespace
 from borzoi.shards.cannot_boot import CannotBoot
-from borzoi.shards.closing import Closed, Closing, Tell
+from borzoi.shards.closing import DISK_THREADS, Closed, Closing, Tell
 from borzoi.shards.config import Config
 from borzoi.shards.deduplication import Deduplication
 from borzoi.shards.deleting import Deleting
@@ -47,7 +47,6 @@ from borzoi.storage.plain_blocks import PlainBlocks
 
 LOG: Final = logging.getLogger(__name__)
 
-DISK_THREADS: Final = 4
 WINDOWS_MAX: Final = 32
 
 
