@@ -100,8 +100,12 @@ class Closing:
         durability: Durability,
         root: str,
         tell: Tell,
+        dirty: Callable[[], int] | None = None,
     ) -> None:
-        """`partitions` is looked through several times; `root` is the data directory."""
+        """`partitions` is looked through several times; `root` is the data directory.
+
+        `dirty`: how many bytes of all programs a sync of the file system may have to wait for.
+        """
         self._loop = loop
         self._disk = disk
         self._files = files
@@ -110,6 +114,7 @@ class Closing:
         self._durability = durability
         self._root = root
         self._tell = tell
+        self._dirty = dirty or dirty_bytes
         self._lost: list[Lost] = []
         self._unsynced: dict[int, Target] = {}
 
@@ -129,13 +134,6 @@ class Closing:
         self._tell(0, 0)
         self._report()
         return Closed(self._lost, list(self._unsynced.values()))
-
-    def write_at_once(self) -> None:
-        """For a worker that has to die: bring to the files what was acknowledged from memory."""
-        for partition in self._partitions:
-            if partition.log.staged_messages:
-                self._write(partition)
-        self._report()
 
     # Writing.
 
@@ -219,7 +217,7 @@ class Closing:
         self, device: int, group: Sequence[PendingSync], root_fd: int, left: int
     ) -> bool:
         """The file system as a whole, if that pays; False if each file has to be synced."""
-        if device == -1 or not whole_pays(_sync_count(group), dirty_bytes()):
+        if device == -1 or not whole_pays(_sync_count(group), self._dirty()):
             return False
         fd = root_fd
         if device != self._files.device_of(self._root):

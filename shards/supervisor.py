@@ -2,7 +2,7 @@
 
 Opens the data directory (data_directory.py), spawns one worker per CPU (spawning.py), watches them
 by pidfd and heartbeat, restarts a dead one with fresh memories and a new generation, stops all on
-SIGTERM or SIGINT (orderly_stop.py). If it dies, the kernel kills the workers.
+SIGTERM, SIGINT or SIGHUP (orderly_stop.py). If it dies, the kernel kills the workers.
 
 A dead worker is replaced in this order (design: when a worker dies): new control memory and
 arena, handed to every living worker; each of them acknowledges that it uses them; only then is
@@ -82,8 +82,10 @@ def run(config: Config, warnings: tuple[str, ...], options: ServeOptions) -> int
 async def _supervise(config: Config, placement: Placement, data: OpenData, spawner: Spawner) -> int:
     supervisor = Supervisor(config, placement, data, spawner)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, supervisor.order_stop)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # What is ignored from birth (nohup) stays so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, supervisor.order_stop)
     loop.add_signal_handler(signal.SIGQUIT, supervisor.order_kill)
     return await supervisor.run()
 

@@ -33,9 +33,9 @@ def main() -> None:
     """The process: set up, run, and leave with the right exit code."""
     spec = read_spec(int(sys.argv[1]))
     _die_with_parent(spec.supervisor_pid)
-    # The supervisor gives the order to stop; a terminal's Ctrl-C reaches the whole group.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # The supervisor gives the order to stop; a terminal's Ctrl-C or end reaches the whole group.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     warnings = [pin_to_cpu(spec.cpu), set_memory_policy(spec.node)]
     config = from_json(bytes(spec.config))
     handler = set_up_logging(
