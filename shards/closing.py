@@ -22,7 +22,6 @@ from concurrent.futures import Executor
 from typing import Any, Final, NamedTuple, TypeVar
 
 from borzoi.protocol.errors import BrokerError, CannotSyncFile
-from borzoi.router.placement import unpack_namespace
 from borzoi.shards.durability import Durability
 from borzoi.shards.group_commit import GroupCommit
 from borzoi.shards.owned_partition import OwnedPartition
@@ -297,7 +296,7 @@ class Closing:
             pending.partition.log.finish_sync(pending.log)
 
     def _failed(self, partition: OwnedPartition, error: BrokerError) -> None:
-        LOG.error("%s is not on the disk: %s", name_of(partition.target), error)
+        LOG.error("partition %s is not on the disk: %s", partition.target, error)
         self._commit.faults.note(Written.SYNC, error)
         self._unsynced[partition.target.namespace] = partition.target
 
@@ -308,7 +307,7 @@ class Closing:
             some = self._lost[first : first + NAMED_PER_LINE_MAX]
             LOG.error(
                 "acknowledged messages are lost, they could not be written: %s",
-                ", ".join(f"{one.message_count} of {name_of(one.target)}" for one in some),
+                "; ".join(f"{one.message_count} of partition {one.target}" for one in some),
             )
         if self._lost:
             LOG.critical(
@@ -316,12 +315,6 @@ class Closing:
                 sum(one.message_count for one in self._lost),
                 len(self._lost),
             )
-
-
-def name_of(target: Target) -> str:
-    """A partition, for people who read the log."""
-    stream, topic, partition = unpack_namespace(target.namespace)
-    return f"stream {stream} topic {topic} partition {partition}"
 
 
 def run_sync(pending: PendingSync, known: Collection[str]) -> BrokerError | None:
@@ -335,7 +328,7 @@ def run_sync(pending: PendingSync, known: Collection[str]) -> BrokerError | None
     except BrokerError as error:
         return error
     except Exception as error:
-        LOG.exception("the sync of %s broke", name_of(partition.target))
+        LOG.exception("the sync of partition %s broke", partition.target)
         return CannotSyncFile(str(error))
     return None
 

@@ -174,7 +174,7 @@ def test_a_full_disk_at_the_stop_is_told_with_all_that_is_lost(tmp_path: Path) -
         told = broker.output()
         assert f"{PARTITIONS * MESSAGES} acknowledged messages of {PARTITIONS} partitions" in told
         for partition in range(PARTITIONS):
-            assert f"{MESSAGES} of stream 0 topic 0 partition {partition}" in told
+            assert f"{MESSAGES} of partition {partition} of stream 0, topic 0" in told
         assert there(broker) == 0
         with connect(broker) as wire:
             wire.send(STREAM, TOPIC, 0, [b"room again"])
@@ -187,7 +187,7 @@ def test_a_sync_that_fails_at_the_stop_is_told(tmp_path: Path) -> None:
         calls = "syncfs,fdatasync"
         with failing_calls(broker.workers()[0], calls, "EIO", "1+", tmp_path / "trace"):
             assert broker.stop() == NOT_ON_DISK
-        assert "stream 0 topic 0 partition 0 is not on the disk" in broker.output()
+        assert "partition 0 of stream 0, topic 0 is not on the disk" in broker.output()
         # They were written all the same, and nothing cut the power.
         assert there(broker) == PARTITIONS * MESSAGES
 
