@@ -144,6 +144,8 @@ class Stops:
             "IGGY_SYSTEM_PARTITION_DURABILITY": mode,
             "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": str(shards),
             "IGGY_MESSAGE_SAVER_ENABLED": "false",  # what a stop has to do is all there at its time
+            # One user alone, ours, gets half of the places.
+            "IGGY_LIMITS_CONSUMERS_PER_PARTITION_MAX": str(2 * offsets + 10),
         }
         self.broker = BrokerProcess(data, settings)
         self.summary = Summary(mode, shards, partitions, offsets, seed)

@@ -113,7 +113,7 @@ def test_a_file_system_that_cannot_be_synced_as_a_whole(buffered: Owner) -> None
 def test_stored_offsets_are_synced_with_the_rest(buffered: Owner) -> None:
     send(buffered, 1)
     partition = buffered.partitions.find(target(0))
-    for consumer in range(10):
+    for consumer in range(5):
         partition.offsets.store(ConsumerKind.CONSUMER, consumer, 0)
     partition.offsets.write()
     assert not partition.offsets.is_synced
