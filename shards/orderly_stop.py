@@ -20,7 +20,7 @@ from typing import Final
 
 from borzoi.router.fds import ChannelFull
 from borzoi.shards.spawning import WorkerProcess
-from borzoi.shards.worker_spec import INCOMPLETE, Order
+from borzoi.shards.worker_spec import CANNOT_BOOT, INCOMPLETE, Order
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class OrderlyStop:
     def _judge(self, worker: WorkerProcess) -> None:
         if worker.exit_code == INCOMPLETE:
             self._exit_code = max(self._exit_code, NOT_ON_DISK)
-        elif worker.exit_code != 0 and worker.control.last_beat():
+        elif worker.exit_code not in (0, CANNOT_BOOT) and worker.control.last_beat():
             if worker.shard not in self._killed:
                 LOG.error("shard %d ended with code %s", worker.shard, worker.exit_code)
             self._exit_code = max(self._exit_code, KILLED)

@@ -212,6 +212,8 @@ class Stops:
         return code
 
     def restart(self) -> None:
+        # Any port: another program may have taken the old one meanwhile.
+        self.broker.address = ""
         began = time.monotonic()
         self.broker.start()
         self.summary.restarts_s.append(time.monotonic() - began)

@@ -13,7 +13,7 @@ from borzoi.router.fds import ChannelFull
 from borzoi.shards import orderly_stop
 from borzoi.shards.orderly_stop import KILLED, NOT_ON_DISK, STOPPED, OrderlyStop
 from borzoi.shards.spawning import WorkerProcess
-from borzoi.shards.worker_spec import BROKEN, INCOMPLETE
+from borzoi.shards.worker_spec import BROKEN, CANNOT_BOOT, INCOMPLETE
 
 LONG_S = 60.0
 SHORT_S = 0.2
@@ -100,6 +100,8 @@ def run(
         ((0, INCOMPLETE), NOT_ON_DISK),
         ((INCOMPLETE, BROKEN), KILLED),
         ((-9, 0), KILLED),
+        # It never served. That the broker cannot start has an exit code of its own.
+        ((CANNOT_BOOT, 0), STOPPED),
     ],
 )
 def test_exit_codes(new_worker: NewWorker, codes: tuple[int, int], wanted: int) -> None:
