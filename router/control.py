@@ -12,6 +12,8 @@ writes control memory k, and its peers (and the supervisor, for the heartbeat) m
          4   shard count
          5   ring slots
          8   heartbeat      nanoseconds of the monotonic clock, own cache line
+         9   to write       one more than the partitions a stop has yet to write; 0 = no stop yet
+        10   to sync        partitions that it has yet to sync
          16  in work        up to the end of the page; what it means is its user's business
 
     page 1   block of peer 0
@@ -31,7 +33,7 @@ The block of peer j pairs with the block of peer k in j's control memory (link.p
 
 import os
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from borzoi.router.memory import (
     LINE_WORDS,
@@ -56,12 +58,21 @@ _SHARD_COUNT_AT: Final = 4
 _RING_SLOTS_AT: Final = 5
 _HEARTBEAT_AT: Final = LINE_WORDS
 _IN_WORK_AT: Final = 2 * LINE_WORDS
+_TO_WRITE_AT: Final = LINE_WORDS + 1
+_TO_SYNC_AT: Final = LINE_WORDS + 2
 
 _PAGE_WORDS: Final = PAGE_SIZE // WORD_SIZE
 
 
 class ControlMismatch(SharedMemoryError):
     """A control memory is not the one it was said to be."""
+
+
+class LeftToStop(NamedTuple):
+    """What a shard that stops has yet to do, in partitions."""
+
+    to_write: int
+    to_sync: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +181,11 @@ class SharedControl:
         """The words that tell what the shard is doing, for when it has died."""
         return self.memory.words[_IN_WORK_AT:_PAGE_WORDS]
 
+    def left_to_stop(self) -> LeftToStop | None:
+        """How far the shard's stop has got; None while it has not begun to write."""
+        to_write = self.memory.words[_TO_WRITE_AT]
+        return LeftToStop(to_write - 1, self.memory.words[_TO_SYNC_AT]) if to_write else None
+
     def close(self) -> bool:
         """Unmap; links over this memory must have been dropped or are never used again."""
         return self.memory.close()
@@ -205,3 +221,8 @@ class OwnControl(SharedControl):
     def beat(self, now_ns: int) -> None:
         """Say that the loop runs. Called by the loop itself, never by a thread beside it."""
         self.memory.words[_HEARTBEAT_AT] = now_ns
+
+    def tell_left(self, to_write: int, to_sync: int) -> None:
+        """Say how far a stop has got."""
+        self.memory.words[_TO_SYNC_AT] = to_sync
+        self.memory.words[_TO_WRITE_AT] = to_write + 1

@@ -68,8 +68,8 @@ def _set_up(channel_fd: int) -> socket.socket:
     # What the starter of the broker left open is not for workers.
     os.closerange(3, channel_fd)
     os.closerange(channel_fd + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     os.umask(0o077)
     raise_file_limit()
     channel = socket.socket(fileno=channel_fd)

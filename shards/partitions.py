@@ -330,11 +330,6 @@ class Partitions:
                 partition.cursors.pop(group_id, None)
                 partition.offsets.delete(ConsumerKind.GROUP, group_id)
 
-    def close(self) -> None:
-        """Close all files; the process is about to end."""
-        for partition in self:
-            partition.log.close()
-
     def visible_end(self, partition: OwnedPartition) -> int:
         """The next offset as clients know it: what was acknowledged, in each mode."""
         if self._durability is Durability.BUFFERED:

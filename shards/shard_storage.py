@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from borzoi.protocol.batch import ENTRIES_MAX
-from borzoi.protocol.errors import BrokerError
 from borzoi.router.placement import unpack_namespace
 from borzoi.shards.cannot_boot import CannotBoot
 from borzoi.shards.clock import BrokerClock
+from borzoi.shards.closing import DISK_THREADS, Closed, Closing, Tell
 from borzoi.shards.config import Config
 from borzoi.shards.deduplication import Deduplication
 from borzoi.shards.deleting import Deleting
@@ -27,7 +27,6 @@ from borzoi.shards.durability import Durability
 from borzoi.shards.file_limits import open_files_bound
 from borzoi.shards.group_commit import GroupCommit
 from borzoi.shards.metadata_service import MetadataService
-from borzoi.shards.owned_partition import Ended
 from borzoi.shards.partitions import Partitions
 from borzoi.shards.readers import Readers
 from borzoi.shards.recovering import MetadataIsBehind, recover_partitions
@@ -50,9 +49,7 @@ from borzoi.storage.retention import Protection, Unread
 
 LOG: Final = logging.getLogger(__name__)
 
-DISK_THREADS: Final = 4
 WINDOWS_MAX: Final = 32
-STOP_SYNC_TIMEOUT_S: Final = 3.0
 
 
 class ShardStorage:
@@ -208,17 +205,32 @@ class ShardStorage:
         else:
             self.partitions.flush_journals()
 
-    async def close(self) -> int:
-        """Bring everything to the disk and note it as a clean stop; how many partitions that is."""
-        await self._sync_all()
+    async def close(self, tell: Tell) -> Closed:
+        """Bring everything to the disk and note it as a clean stop; what could not be done."""
+        closing = Closing(
+            self._loop,
+            self.disk,
+            self.files,
+            self.partitions,
+            self.commit,
+            self.durability,
+            self.layout.root,
+            tell,
+        )
+        closed = await closing.run()
         rows = {
             one.target.namespace: one.log.clean_partition(one.offsets.digest())
             for one in self.partitions
             if one.log.is_synced and not one.log.staged_messages
         }
-        CleanStop({**self._missing(), **rows}).write(self.layout, self.files, self._spec.shard)
-        self.partitions.close()
-        return len(rows)
+        try:
+            CleanStop({**self._missing(), **rows}).write(self.layout, self.files, self._spec.shard)
+        except OSError as error:
+            # Nothing is lost by it: the next start looks at the files themselves.
+            LOG.error("no record of a clean stop, the next start takes longer: %s", error)
+        self._open_files.close()
+        LOG.info("stopped, %d partitions are on the disk", len(rows))
+        return closed
 
     def _missing(self) -> dict[int, CleanPartition]:
         """Rows of partitions that were refused because they are not there: they may come back."""
@@ -229,30 +241,3 @@ class ShardStorage:
             if (row := last.get(namespace)) is not None
             and not os.path.isdir(self.layout.partition(*unpack_namespace(namespace)))
         }
-
-    async def _sync_all(self) -> None:
-        waiting = []
-        for partition in self.partitions:
-            ended: asyncio.Future[int] = self._loop.create_future()
-            self.commit.flush(partition, _set_once(ended), fsync=True)
-            waiting.append(ended)
-        if waiting:
-            await asyncio.wait(waiting, timeout=STOP_SYNC_TIMEOUT_S)
-        await self._loop.run_in_executor(self.disk, self._sync_offsets)
-
-    def _sync_offsets(self) -> None:
-        for partition in self.partitions:
-            try:
-                partition.offsets.sync()
-            except BrokerError as error:
-                LOG.error(
-                    "offsets of partition %s are not on the disk: %s", partition.target, error
-                )
-
-
-def _set_once(future: asyncio.Future[int]) -> Ended:
-    def ended(status: int) -> None:
-        if not future.done():
-            future.set_result(status)
-
-    return ended

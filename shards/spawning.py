@@ -45,6 +45,7 @@ class WorkerProcess:
     generation: int = FIRST_GENERATION
     process: ChildProcess | None = None
     pidfd: int = -1
+    exit_code: int | None = None  # of the process that ended last
     channel: FdChannel | None = None
     started_at: float = 0.0
     failures: int = 0

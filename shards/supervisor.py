@@ -2,7 +2,7 @@
 
 Opens the data directory (data_directory.py), has one worker per CPU forked (spawning.py), watches
 them by pidfd and heartbeat, restarts a dead one with fresh memories and a new generation, stops all
-on SIGTERM or SIGINT. If it dies, the kernel kills the workers.
+on SIGTERM, SIGINT or SIGHUP (orderly_stop.py). If it dies, the kernel kills the workers.
 
 A dead worker is replaced in this order (design: when a worker dies): new control memory and
 arena, handed to every living worker; each of them acknowledges that it uses them; only then is
@@ -35,6 +35,7 @@ from borzoi.shards.data_directory import OpenData, open_data_directory
 from borzoi.shards.file_limits import raise_file_limit
 from borzoi.shards.nursery_link import Nursery, NurseryFailed, reap_orphans, take_in_orphans
 from borzoi.shards.nursery_process import NurseryProcess
+from borzoi.shards.orderly_stop import STOPPED, OrderlyStop
 from borzoi.shards.root_account import GENERATED_PREFIX, ROOT_PASSWORD_FILE, RootAccount
 from borzoi.shards.serve_options import ServeOptions
 from borzoi.shards.spawning import Bound, Spawner, WorkerProcess
@@ -46,9 +47,9 @@ from borzoi.terminal import say
 
 LOG: Final = logging.getLogger(__name__)
 
-STOPPED: Final = 0
 FAILED: Final = 1
-STOP_TIMEOUT_S: Final = 4.5
+"""Exit code of a broker that could not start, or not go on; of a stop see orderly_stop.py."""
+
 WATCH_INTERVAL_S: Final = 1.0
 WATCH_LATE_MAX_S: Final = 1.0
 LIVED_LONG_S: Final = 3.0
@@ -95,8 +96,11 @@ async def _supervise(
 ) -> int:
     supervisor = Supervisor(config, placement, data, spawner, nursery)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, supervisor.order_stop)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # What is ignored from birth (nohup) stays so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, supervisor.order_stop)
+    loop.add_signal_handler(signal.SIGQUIT, supervisor.order_kill)
     try:
         return await supervisor.run()
     finally:
@@ -126,13 +130,25 @@ class Supervisor:
         self._stop = asyncio.Event()
         self._stopping = False
         self._exit_code = STOPPED
+        self._orderly_stop = OrderlyStop(
+            self._workers,
+            seconds(config.system.stop_timeout),
+            seconds(config.limits.heartbeat_timeout),
+        )
         self._replacing: set[asyncio.Task[None]] = set()
         self._watch_due_at = 0.0
         logs = Path(config.system.path) / config.system.logging.path
         self._deaths = WorkerDeaths(logs, self._workers, spawner.suspects, spawner.arena_size)
 
     def order_stop(self) -> None:
-        """Told to stop: by a signal, or because something is beyond repair."""
+        """Told to stop. Told again, it says what is left and goes on: impatience loses nothing."""
+        if self._stop.is_set():
+            self._orderly_stop.report()
+        self._stop.set()
+
+    def order_kill(self) -> None:
+        """Told not to wait for anything."""
+        self._orderly_stop.kill()
         self._stop.set()
 
     async def run(self) -> int:
@@ -268,6 +284,7 @@ class Supervisor:
         if worker.channel is not None:
             worker.channel.close()
         worker.process = None
+        worker.exit_code = code
         for one in self._workers:
             one.events.put_nowait(Event("died", shard=worker.shard))
         if self._stopping:
@@ -354,21 +371,8 @@ class Supervisor:
         self._stopping = True
         for task in list(self._replacing):
             task.cancel()
-        for worker in self._workers:
-            if worker.process is not None:
-                worker.order(Order("stop"))
-        deadline = self._loop.time() + STOP_TIMEOUT_S
-        while self._living() and self._loop.time() < deadline:
-            await asyncio.sleep(0.01)
-        for worker in self._living():
-            LOG.error("shard %d did not stop in time and is killed", worker.shard)
-            assert worker.process is not None
-            worker.process.kill()
-            worker.process.wait()
-        LOG.info("borzoi has stopped")
-
-    def _living(self) -> list[WorkerProcess]:
-        return [worker for worker in self._workers if worker.process is not None]
+        self._exit_code = await self._orderly_stop.run() or self._exit_code
+        LOG.info("borzoi has stopped, exit code %d", self._exit_code)
 
     # Telling.
 

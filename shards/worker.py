@@ -38,7 +38,7 @@ from borzoi.shards.shard_memory import ShardMemory
 from borzoi.shards.shard_storage import ShardStorage
 from borzoi.shards.supervisor_link import SupervisorLink
 from borzoi.shards.tasks import Tasks
-from borzoi.shards.worker_spec import Event, Order, WorkerSpec
+from borzoi.shards.worker_spec import INCOMPLETE, Event, Order, WorkerSpec
 from borzoi.storage.wal import WalDamaged
 
 LOG: Final = logging.getLogger(__name__)
@@ -82,12 +82,12 @@ class Worker:
         """Let the supervisor know."""
         self._supervisor.tell(event)
 
-    async def run(self) -> None:
-        """From birth to an orderly end."""
+    async def run(self) -> int:
+        """From birth to an orderly end; the exit code."""
         if await self._boot():
             self._start_periodic_work()
             await self._supervisor.wait_stop()
-        await self._stop()
+        return await self._stop()
 
     # Booting.
 
@@ -272,7 +272,7 @@ class Worker:
 
     # The end.
 
-    async def _stop(self) -> None:
+    async def _stop(self) -> int:
         """Stop serving, bring everything to the disk, and note that it was a clean stop."""
         self._shard.listener.close()
         self._shard.metrics_door.close()
@@ -281,5 +281,9 @@ class Worker:
         self._shard.compressing.stop()
         await self._tasks.drain(STOP_TASKS_TIMEOUT_S)
         self._peers.stop()
-        partition_count = await self._storage.close()
-        LOG.info("stopped, %d partitions are on the disk", partition_count)
+        closed = await self._storage.close(self._tell_left)
+        return 0 if closed.is_complete else INCOMPLETE
+
+    def _tell_left(self, to_write: int, to_sync: int) -> None:
+        self._memory.control.beat(time.monotonic_ns())
+        self._memory.control.tell_left(to_write, to_sync)

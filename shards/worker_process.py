@@ -1,8 +1,9 @@
 """The process of a worker, as the nursery has forked it (nursery.py).
 
 Pins itself, sets up its log and its loop, runs the worker, and leaves with the right exit code:
-0 after an order to stop, CANNOT_BOOT when starting again would not help, BROKEN when one of our
-own invariants does not hold. If the supervisor dies, the kernel kills us.
+0 after an order to stop, INCOMPLETE if not everything reached the disk then, CANNOT_BOOT when
+starting again would not help, BROKEN when one of our own invariants does not hold. If the
+supervisor dies, the kernel kills us.
 """
 
 import asyncio
@@ -31,9 +32,9 @@ PR_SET_PDEATHSIG: Final = 1
 def run_worker(spec: WorkerSpec) -> NoReturn:
     """The process: set up, run, and leave with the right exit code."""
     trace_into(spec.trace_fd)
-    # The supervisor gives the order to stop; a terminal's Ctrl-C reaches the whole group.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # The supervisor gives the order to stop; a terminal's Ctrl-C or end reaches the whole group.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     warnings = [pin_to_cpu(spec.cpu), set_memory_policy(spec.node)]
     config = from_json(bytes(spec.config))
     handler = set_up_logging(
@@ -47,17 +48,17 @@ def run_worker(spec: WorkerSpec) -> NoReturn:
             LOG.warning("%s", warning)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.get_loop().set_exception_handler(_broken_in_callback)
-        runner.run(_run(spec, handler))
+        code = runner.run(_run(spec, handler))
     # Threads that still wait for a disk must not keep a stopped worker alive.
     logging.shutdown()
-    os._exit(0)
+    os._exit(code)
 
 
-async def _run(spec: WorkerSpec, handler: LineHandler) -> None:
+async def _run(spec: WorkerSpec, handler: LineHandler) -> int:
     loop = asyncio.get_running_loop()
     worker = Worker(spec, loop, handler, die)
     try:
-        await worker.run()
+        return await worker.run()
     except CannotBoot as error:
         LOG.error("cannot start: %s", error)
         worker.tell(Event("cannot_boot", reason=str(error)))

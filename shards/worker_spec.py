@@ -27,6 +27,9 @@ SPEC_SIZE_MAX: Final = 1 << 20
 CANNOT_BOOT: Final = 3
 """Exit code of a worker that cannot start, however often it is tried: the broker stops."""
 
+INCOMPLETE: Final = 4
+"""Exit code of a worker that stopped in order, but not everything acknowledged is on the disk."""
+
 BROKEN: Final = 70
 """Exit code of a worker that found one of its own invariants broken: it is restarted."""
 

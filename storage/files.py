@@ -8,6 +8,7 @@ object, so a failing primitive is met inside them as well.
 Stateless, so any thread may use it. Errors are OSError; callers turn them into what they mean.
 """
 
+import ctypes
 import errno
 import os
 import shutil
@@ -82,6 +83,23 @@ class Files:
     def status_of(self, path: Path) -> FileStatus:
         found = os.stat(path, follow_symlinks=False)
         return FileStatus(FileIdentity(found.st_dev, found.st_ino), found.st_size)
+
+    def is_directory(self, path: Path) -> bool:
+        return os.path.isdir(path)
+
+    def device_of(self, path: Path) -> int:
+        """Which file system a path leads to, behind links and mounts."""
+        return os.stat(path).st_dev
+
+    def sync_file_system(self, fd: int) -> None:
+        """Make everything durable that was written to the file system of this descriptor.
+
+        Also what other programs wrote there. An error since the descriptor was opened is raised,
+        whichever file it concerns; Linux before 5.8 raises none.
+        """
+        if _libc().syncfs(fd) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
     def listdir(self, path: Path) -> list[str]:
         return os.listdir(path)
@@ -207,3 +225,9 @@ class Files:
                     raise OSError(errno.ENOSPC, "the write took no bytes")
                 done += taken
                 rest = rest[taken:]
+
+
+def _libc() -> ctypes.CDLL:
+    # Python has no syncfs. Opened where it is needed, once in a worker's life; the call itself
+    # lets other threads run.
+    return ctypes.CDLL(None, use_errno=True)

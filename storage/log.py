@@ -7,7 +7,7 @@
 
 One thread of control calls everything here. Exceptions, for calls that wait for the disk: a
 plan from plan_sync() may be run by a thread while the owner stages and writes on; and
-save_recovery_point() may be called by a thread.
+save_recovery_point() and make_directory() may be called by a thread.
 
 A log is one life of its partition: a purge retires the directory as a whole (trash.py) and
 create() begins another.
@@ -292,6 +292,18 @@ class PartitionLog:
         self._has_active_files = True
         self._end = self._end._replace(position=form.start, form=form)
         self._sync.is_synced = False
+
+    @property
+    def has_directory(self) -> bool:
+        """Whether the next write finds the directory made."""
+        return self._place.exists
+
+    def make_directory(self) -> None:
+        """Make the directory now instead of at the first write. OSError when it cannot be made.
+
+        A thread may do it while the owner leaves this log alone. Not durable.
+        """
+        self._place.make(self.birth)
 
     def _check_writable(self) -> None:
         if self.read_only:

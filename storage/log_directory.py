@@ -13,6 +13,7 @@ from borzoi.storage.files import Files
 from borzoi.storage.layout import (
     LEVELS_ABOVE_PARTITION,
     OFFSET_DIRECTORIES,
+    OFFSETS_DIRECTORY,
     index_path,
     log_path,
 )
@@ -39,9 +40,14 @@ class LogDirectory:
         """Make the directory, unless it is there, and say whose life it holds. Not durable."""
         if self.exists:
             return
-        self._refuse_another_life(birth)
+        # Few calls: a stop in mode buffered may have to do this for thousands of partitions.
+        if self.files.is_directory(self.path):
+            self._refuse_another_life(birth)
+        else:
+            self.files.makedirs(self.path)
+        self.files.mkdir(os.path.join(self.path, OFFSETS_DIRECTORY))
         for name in OFFSET_DIRECTORIES.values():
-            self.files.makedirs(os.path.join(self.path, name))
+            self.files.mkdir(os.path.join(self.path, name))
         write_birth(self.path, birth, self.files)
         self.creations += 1
         self.exists = True
@@ -134,7 +140,7 @@ class LogDirectory:
         """Where names were made. Those above may be another partition's work, and not synced."""
         found = [self.path]
         if all_above:
-            found.append(os.path.join(self.path, "offsets"))
+            found.append(os.path.join(self.path, OFFSETS_DIRECTORY))
             found += [os.path.join(self.path, name) for name in OFFSET_DIRECTORIES.values()]
             above = self.path
             for _ in range(LEVELS_ABOVE_PARTITION):

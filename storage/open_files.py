@@ -27,6 +27,8 @@ from typing import Final
 from borzoi.storage.files import Files
 
 OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE)
+ROOM_PART: Final = 16
+"""With the limit reached, so large a part of it is closed at once."""
 
 
 @dataclass(slots=True)
@@ -136,7 +138,7 @@ class OpenFiles:
             else:
                 self._by_key.move_to_end(key)
             entry.users += 1
-            self._shrink(self._limit)
+            self._make_room()
             return entry
 
     def release(self, entry: _OpenFile) -> None:
@@ -145,7 +147,7 @@ class OpenFiles:
             if entry.unwanted and entry.users == 0:
                 self._files.close(entry.fd)
             else:
-                self._shrink(self._limit)
+                self._make_room()
 
     def forget(self, key: tuple[int, str]) -> None:
         with self._lock:
@@ -171,9 +173,13 @@ class OpenFiles:
         self._shrink(len(self._by_key) // 2)
         return self._files.open(path, flags)
 
+    def _make_room(self) -> None:
+        """Back below the limit, and some more: looking through all of them for each file that is
+        opened made the work of a worker with many partitions grow with the square of them."""
+        if len(self._by_key) > self._limit:
+            self._shrink(self._limit - self._limit // ROOM_PART)
+
     def _shrink(self, limit: int) -> None:
-        if len(self._by_key) <= limit:
-            return
         idle = [key for key, entry in self._by_key.items() if entry.users == 0]
         for key in idle[: len(self._by_key) - limit]:
             self._files.close(self._by_key.pop(key).fd)

@@ -61,6 +61,7 @@ def broken_rules(config: Config, available_cpus: Sequence[int]) -> list[str]:
         *_http(config),
         *_telemetry(config),
         *_directories(config.system),
+        *_above_zero("system.stop_timeout", config.system.stop_timeout),
         *_logging(config.system.logging),
         *_state(config.system),
         *_log_and_topics(config.system),

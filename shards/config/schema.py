@@ -8,8 +8,8 @@ Names and defaults are those of the Iggy 0.8.0 server, so that its files and its
 variables work. The differences are ours: `system.sharding.cpu_allocation` and
 `system.state.enforce_fsync` have other defaults, `system.partition.durability`,
 `system.segment.protect_unread`, `system.segment.unread_grace`, `system.encryption.key_file`,
-`system.state.snapshot_entries`, `system.state.snapshot_size`, `system.logging.json` and the tables
-`limits`, `metrics` and `data_maintenance.archiver` are new.
+`system.state.snapshot_entries`, `system.state.snapshot_size`, `system.logging.json`,
+`system.stop_timeout` and the tables `limits`, `metrics` and `data_maintenance.archiver` are new.
 """
 
 from __future__ import annotations
@@ -378,7 +378,10 @@ class Sharding(Table, frozen=True, kw_only=True):
 
 
 class System(Table, frozen=True, kw_only=True):
+    """`stop_timeout` (ours) bounds a stop: a worker that still writes or syncs then is killed."""
+
     path: Text = "local_data"
+    stop_timeout: Duration = 5 * MINUTE
     backup: Backup = Backup()
     state: State = State()
     runtime: Runtime = Runtime()

@@ -19,6 +19,8 @@ from typing import Final, NamedTuple
 FILLING: Final = b"borzoi runs with the pack. " * 40
 LARGE_EVERY: Final = 97
 LARGE_SIZE: Final = 100_000
+SMALL_PREFIX: Final = "small"
+"""A producer with such a name sends nothing large: ten messages to each of 10,000 partitions."""
 
 
 class Outcome(Enum):
@@ -73,7 +75,7 @@ class Verdict(NamedTuple):
 def payload_of(producer: str, number: int) -> bytes:
     head = f"{producer}/{number}/".encode()
     seed = zlib.crc32(head)
-    if seed % LARGE_EVERY == 0:
+    if seed % LARGE_EVERY == 0 and not producer.startswith(SMALL_PREFIX):
         return head + bytes(LARGE_SIZE)
     return head + FILLING[: seed % 300]
 

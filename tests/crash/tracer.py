@@ -1,4 +1,4 @@
-"""Killing a process at an exact system call, or letting calls fail, with strace.
+"""Killing a process at an exact system call, or letting calls fail or take long, with strace.
 
 Calls are chosen by the path they concern, not by their number: strace counts separately for each
 thread and for each system call, and the threads of a worker share the work as it comes. A file is
@@ -52,6 +52,13 @@ def failing_calls(
     Until the end of the block, where the process goes on as if nothing had been.
     """
     with _traced(pid, system_calls, f"error={error}:when={when}", trace, paths):
+        yield
+
+
+@contextmanager
+def slow_calls(pid: int, system_calls: str, delay_ms: int, trace: Path) -> Iterator[None]:
+    """Each of these system calls of a process begins so much later, until the end of the block."""
+    with _traced(pid, system_calls, f"delay_enter={delay_ms * 1000}", trace, ()):
         yield
 
 

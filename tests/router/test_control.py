@@ -112,6 +112,19 @@ def test_heartbeat_is_seen_by_those_who_watch() -> None:
     assert watched.close()
 
 
+def test_the_owner_tells_how_far_its_stop_has_got() -> None:
+    fd = create_control(LAYOUT, 0, 1)
+    own, watched = OwnControl(fd, LAYOUT, 0, 1), SharedControl(fd, LAYOUT, 0, 1)
+    os.close(fd)
+    assert watched.left_to_stop() is None
+    own.tell_left(7, 9)
+    assert watched.left_to_stop() == (7, 9)
+    own.tell_left(0, 0)
+    assert watched.left_to_stop() == (0, 0)
+    assert own.close()
+    assert watched.close()
+
+
 def test_only_the_owner_can_write() -> None:
     fd = create_control(LAYOUT, 0, 1)
     control = SharedControl(fd, LAYOUT, 0, 1)

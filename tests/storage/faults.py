@@ -91,6 +91,10 @@ class FailingFiles(Files):
         self._note("fsync_directory", path)
         super().fsync_directory(path)
 
+    def sync_file_system(self, fd: int) -> None:
+        self._note("sync_file_system", self._paths[fd])
+        super().sync_file_system(fd)
+
     def ftruncate(self, fd: int, size: int) -> None:
         self._note("ftruncate", self._paths[fd])
         super().ftruncate(fd, size)

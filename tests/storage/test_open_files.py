@@ -9,7 +9,7 @@ import pytest
 
 from borzoi.storage.files import FILE_MODE
 from borzoi.storage.files import Path as AnyPath
-from borzoi.storage.open_files import OpenFiles, OpenScope
+from borzoi.storage.open_files import ROOM_PART, OpenFiles, OpenScope
 from tests.storage.faults import FailingFiles
 
 
@@ -168,3 +168,20 @@ def test_out_of_descriptors_ends_all_keeping(tmp_path: Path, number: int) -> Non
     scope.close(str(tmp_path))
     with pytest.raises(OSError, match="gone"):
         scope.keep(names[:2])
+
+
+def test_above_the_limit_some_are_closed_at_once(tmp_path: Path) -> None:
+    """Or else each further file would be paid for with a look at all of them."""
+    files = FailingFiles()
+    limit = 4 * ROOM_PART
+    open_files = OpenFiles(files, limit)
+    scope = open_files.scope()
+    for number in range(limit + 1):
+        with scope.use(str(tmp_path / str(number)), create=True):
+            pass
+    assert len(open_files) == files.open_count == limit - limit // ROOM_PART
+    files.calls.clear()
+    with scope.use(str(tmp_path / str(limit))):
+        pass
+    assert files.calls == []
+    open_files.close()

@@ -168,6 +168,7 @@ def test_kept(settings: dict[str, Any]) -> None:
         ({**METRICS, "http.metrics.endpoint": "/metrics?x"}, "http.metrics.endpoint"),
         ({**METRICS, "http.metrics.endpoint": "/a b"}, "http.metrics.endpoint"),
         ({"limits.heartbeat_timeout": 0}, "limits.heartbeat_timeout"),
+        ({"system.stop_timeout": 0}, "system.stop_timeout"),
         ({"limits.heartbeat_timeout": 1_999_999}, "limits.heartbeat_timeout"),
     ],
 )
