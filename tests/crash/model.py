@@ -289,6 +289,16 @@ class World:
         self.permit(found_stream.id, found.id)
         return found
 
+    def group_of(
+        self, stream: Identifier, topic: Identifier, group: Identifier
+    ) -> tuple[ModelTopic, ModelGroup]:
+        """Whatever is missing is told before a missing permission."""
+        found_stream = self.find_stream(stream)
+        found = named(found_stream.topics, topic, TopicIdNotFound)
+        found_group = self.group(found, group)
+        self.permit(found_stream.id, found.id)
+        return found, found_group
+
     def all_topics(self) -> list[tuple[ModelStream, ModelTopic]]:
         return [(stream, topic) for stream in self.streams for topic in stream.topics]
 

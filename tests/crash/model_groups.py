@@ -55,10 +55,10 @@ class GroupsModel(MessagesModel, OffsetsModel):
     def get_consumer_group(
         self, command: GetConsumerGroup, reply: ConsumerGroupDetails | None
     ) -> ConsumerGroupDetails | None:
-        topic = or_none(lambda: self.topic(command.stream, command.topic))
-        group = None if topic is None else or_none(lambda: self.group(topic, command.group))
-        if topic is None or group is None:
+        found = or_none(lambda: self.group_of(command.stream, command.topic, command.group))
+        if found is None:
             return None
+        topic, group = found
         assert reply is not None, f"{command} exists"
         self._learn(topic, group, reply)
         return ConsumerGroupDetails(_info(topic, group), reply.members)
@@ -71,23 +71,20 @@ class GroupsModel(MessagesModel, OffsetsModel):
         return _info(topic, topic.groups[-1])
 
     def delete_consumer_group(self, command: DeleteConsumerGroup, _reply: None) -> None:
-        topic = self.topic(command.stream, command.topic)
-        group = self.group(topic, command.group)
+        topic, group = self.group_of(command.stream, command.topic, command.group)
         topic.groups.remove(group)
         topic.group_ids.free.append(group.id)
         for partition in topic.partitions:
             partition.offsets.pop(group.consumer, None)
 
     def join_consumer_group(self, command: JoinConsumerGroup, _reply: None) -> None:
-        topic = self.topic(command.stream, command.topic)
-        group = self.group(topic, command.group)
+        _, group = self.group_of(command.stream, command.topic, command.group)
         if group.member(self.session) is None:
             id = max((member.id for member in group.members), default=-1) + 1
             group.members.append(ModelMember(id, self.session))
 
     def leave_consumer_group(self, command: LeaveConsumerGroup, _reply: None) -> None:
-        topic = self.topic(command.stream, command.topic)
-        group = self.group(topic, command.group)
+        _, group = self.group_of(command.stream, command.topic, command.group)
         group.members.remove(self._member(group))
         for key in [one for one in self.session.polled if one[0] is group]:
             del self.session.polled[key]

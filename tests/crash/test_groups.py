@@ -3,6 +3,7 @@
 import os
 import signal
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -168,11 +169,13 @@ def test_workers_die_and_members_stay_or_go(new_broker: NewBroker) -> None:
 def test_asking_about_a_group_costs_no_membership_while_shard_0_is_away(
     new_broker: NewBroker,
 ) -> None:
-    # Nobody waits as long as it takes to start a worker.
+    # Nobody waits as long as it takes to start a worker, which the nursery does not do at once.
     broker = make(new_broker, IGGY_LIMITS_REQUEST_TIMEOUT="20ms")
     with connect_to_shard(broker, 1) as one:
         join(one)
         mine = members(one)
+        nursery = broker.nursery()
+        os.kill(nursery, signal.SIGSTOP)
         os.kill(broker.workers()[0], signal.SIGKILL)
         refused = 0
 
@@ -182,6 +185,8 @@ def test_asking_about_a_group_costs_no_membership_while_shard_0_is_away(
                 found = members(one), stored(one)
             except BrokerError:
                 refused += 1
+                with suppress(ProcessLookupError):
+                    os.kill(nursery, signal.SIGCONT)
                 return False
             return found == (mine, [None] * PARTITIONS) and refused > 0
 

@@ -1,6 +1,6 @@
 """Honest neighbours: five users that behave beside fifty that do not, all kinds at once.
 
-    python -m tests.hostile.neighbours --seconds 300
+    python -m tests.hostile.neighbours --seconds 300 --alone 100
 
 Three runs on one broker: the honest five alone, then beside the others, then alone again. Their
 latencies and throughput of each are printed side by side. The honest ones send ten messages of
@@ -73,8 +73,13 @@ class Figures(NamedTuple):
         return self.rounds / self.seconds
 
 
-def run(seconds: float, hostile: int = 50, say: Callable[[str], None] = print) -> list[Figures]:
-    """Alone, beside the others, alone again."""
+def run(
+    seconds: float,
+    hostile: int = 50,
+    say: Callable[[str], None] = print,
+    alone_s: float | None = None,
+) -> list[Figures]:
+    """Alone, beside the others, alone again; alone for as long, or for `alone_s`."""
     with tempfile.TemporaryDirectory() as directory:
         broker = BrokerProcess(Path(directory) / "data", {"IGGY_SYSTEM_SEGMENT_SIZE": "64MiB"})
         broker.start()
@@ -83,7 +88,7 @@ def run(seconds: float, hostile: int = 50, say: Callable[[str], None] = print) -
             workers = broker.workers()
             found = []
             for title, others in (("alone", 0), (f"beside {hostile}", hostile), ("alone", 0)):
-                figures = _measure(broker, seconds, others)
+                figures = _measure(broker, seconds if others else alone_s or seconds, others)
                 say(
                     f"{title:>10}: {figures.rounds_per_s:8.1f} rounds/s, median "
                     f"{figures.median_ms:.2f} ms, p99 {figures.p99_ms:.2f} ms, worst "
@@ -304,10 +309,11 @@ def _connect(place: Place, source: str | None = None) -> Wire:
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.neighbours")
-    parser.add_argument("--seconds", type=float, default=300.0, help="of each of the three runs")
+    parser.add_argument("--seconds", type=float, default=300.0, help="beside the others")
+    parser.add_argument("--alone", type=float, default=100.0, help="seconds before and after that")
     parser.add_argument("--hostile", type=int, default=50, help="how many do not behave")
     options = parser.parse_args(arguments)
-    run(options.seconds, options.hostile)
+    run(options.seconds, options.hostile, alone_s=options.alone)
 
 
 if __name__ == "__main__":
