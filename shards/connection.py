@@ -517,7 +517,12 @@ class Connection(asyncio.BufferedProtocol):
     def _release_request(self) -> None:
         assert self._busy, "a request ends once"
         self._busy = False
-        self._release_request_buffer()
+        self._work[REQUEST] = NOTHING
+        # As _release_request_buffer does; it runs for every request.
+        buffer = self._request_buffer
+        if buffer is not None:
+            self._request_buffer = None
+            buffer.release()
 
     def _release_request_buffer(self) -> None:
         self._work[REQUEST] = NOTHING
