@@ -299,11 +299,12 @@ class PartitionLog:
         return self._place.exists
 
     def make_directory(self) -> None:
-        """Make the directory now instead of at the first write. OSError when it cannot be made.
+        """Make the directory now instead of at the last write. OSError when it cannot be made.
 
-        A thread may do it while the owner leaves this log alone. Not durable.
+        Without room for offsets: no commit comes any more. A thread may do it while the owner
+        leaves this log alone. Not durable.
         """
-        self._place.make(self.birth)
+        self._place.make(self.birth, for_offsets=False)
 
     def _check_writable(self) -> None:
         if self.read_only:

@@ -30,14 +30,18 @@ class LogDirectory:
         self.files = files
         self.open = open_files.scope()
         self.exists = exists
+        self._has_offset_directories = True  # if it exists: recovery sees to it
         # Counts the names made: one that appears while a sync runs must not count as synced.
         self.creations = 0
         # The files of the segment appended to last, kept open as long as others do not need them.
         self._kept_segment = -1
         self._kept: KeptFiles | None = None
 
-    def make(self, birth: int) -> None:
-        """Make the directory, unless it is there, and say whose life it holds. Not durable."""
+    def make(self, birth: int, *, for_offsets: bool = True) -> None:
+        """Make the directory, unless it is there, and say whose life it holds. Not durable.
+
+        Without those `for_offsets` where only messages will come: the next start makes them.
+        """
         if self.exists:
             return
         # Few calls: a stop in mode buffered may have to do this for thousands of partitions.
@@ -45,9 +49,10 @@ class LogDirectory:
             self._refuse_another_life(birth)
         else:
             self.files.makedirs(self.path)
-        self.files.mkdir(os.path.join(self.path, OFFSETS_DIRECTORY))
-        for name in OFFSET_DIRECTORIES.values():
-            self.files.mkdir(os.path.join(self.path, name))
+        if for_offsets:
+            for directory in self._offset_directories():
+                self.files.mkdir(directory)
+        self._has_offset_directories = for_offsets
         write_birth(self.path, birth, self.files)
         self.creations += 1
         self.exists = True
@@ -140,13 +145,17 @@ class LogDirectory:
         """Where names were made. Those above may be another partition's work, and not synced."""
         found = [self.path]
         if all_above:
-            found.append(os.path.join(self.path, OFFSETS_DIRECTORY))
-            found += [os.path.join(self.path, name) for name in OFFSET_DIRECTORIES.values()]
+            if self._has_offset_directories:
+                found += self._offset_directories()
             above = self.path
             for _ in range(LEVELS_ABOVE_PARTITION):
                 above = os.path.dirname(above)
                 found.append(above)
         return found
+
+    def _offset_directories(self) -> list[str]:
+        names = (OFFSETS_DIRECTORY, *OFFSET_DIRECTORIES.values())
+        return [os.path.join(self.path, name) for name in names]
 
     def _refuse_another_life(self, birth: int) -> None:
         """A failed rename left the old files here: under a new birth they would be served."""

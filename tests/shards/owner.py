@@ -30,7 +30,7 @@ from borzoi.storage.retention import Protection, Unread
 from tests.shards.hand_loop import HandExecutor, HandLoop
 from tests.storage.faults import FailingFiles
 
-BOARD_SLOTS = 16
+BOARD_SLOTS = 64
 TARGET = Target(pack_namespace(0, 0, 0), 3, 1)
 JOURNAL_MESSAGES_MAX = 8
 JOURNAL_SIZE_MAX = 1024

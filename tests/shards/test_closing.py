@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +24,7 @@ from borzoi.shards.durability import Durability
 from borzoi.shards.target import Target
 from tests.shards.owner import Owner, Statuses, batch_of
 
-MANY = 14
+MANY = 24
 FEW = 2
 SYNCS = {"fdatasync", "fsync_directory", "sync_file_system"}
 
@@ -187,3 +188,15 @@ def test_one_call_for_all_pays_when_there_are_many_files_and_little_else() -> No
 
 def test_this_machine_says_how_much_is_dirty() -> None:
     assert dirty_bytes() >= 0
+
+
+def test_a_last_write_makes_no_room_for_offsets_that_do_not_come(buffered: Owner) -> None:
+    """Three directories less for each new partition; the next start makes them."""
+    send(buffered, FEW)
+    assert close(buffered).is_complete
+    for partition in buffered.partitions:
+        assert sorted(os.listdir(partition.log.directory)) == [
+            "00000000000000000000.index",
+            "00000000000000000000.log",
+            "birth",
+        ]
