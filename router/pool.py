@@ -266,8 +266,11 @@ class MemoryPool:
             self._waking = False
 
     def _next_waiter(self, promised: int) -> Waiter | None:
-        """The first that its share allows, if there is room beside what is promised."""
-        for taker, waiter in self._waiters.heads():
+        """The first that its share allows, if there is room beside what is promised.
+
+        What the broker needs itself comes before all: without a receive block nothing is read.
+        """
+        for taker, waiter in sorted(self._waiters.heads(), key=lambda head: head[0] != NO_TAKER):
             if taker and not self.shares.allows(taker, BUCKET_SIZES[waiter.bucket]):
                 continue  # What it holds itself comes back first.
             need = max(BUCKET_SIZES[waiter.bucket], SLAB_SIZE)

@@ -73,7 +73,8 @@ class SessionOfConnection(Protocol):
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
         """Carry out one request; it ends with `answer`, `finish` or `abandon` of `Connection`.
 
-        `payload` begins at `start` of `buffer`, or lies in private memory if that is None.
+        `payload` begins at `start` of `buffer`, or lies in private memory if that is None. It is
+        valid until this returns; that of SEND_MESSAGES until the answer.
         """
 
     def closed(self) -> None:
@@ -196,7 +197,10 @@ class Connection(asyncio.BufferedProtocol):
                 assert self._session is not None
                 begin = start + REQUEST_HEADER.size
                 self._work[REQUEST] = block.position + begin + self._user_bits
-                self._session.begin(code, block.view[begin : start + nbytes], block, begin)
+                payload = block.view[begin : start + nbytes]
+                self._session.begin(code, payload, block, begin)
+                if self._busy and code != SEND_MESSAGES:
+                    self._let_go_of_block(code, payload)
                 if receive.low:
                     self._pause_until_pool_has_room(BLOCK_SIZE)
                 return
@@ -513,6 +517,19 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._in_work.copy(code, payload, self._user_bits)
         self._session.begin(code, payload, buffer, begin)
+        if self._busy and code != SEND_MESSAGES:
+            self._let_go_of_block(code, payload)
+
+    def _let_go_of_block(self, code: int, payload: memoryview) -> None:
+        """A request waits, and is decoded: only a batch needs its bytes until it is answered.
+
+        Its few bytes would keep a whole receive block, which no share counts: as many waiting
+        requests as there are blocks would stop the shard.
+        """
+        if self._request_buffer is not None:
+            self._in_work.copy(code, payload, self._user_bits)
+            buffer, self._request_buffer = self._request_buffer, None
+            buffer.release()
 
     def _release_request(self) -> None:
         assert self._busy, "a request ends once"

@@ -130,7 +130,7 @@ class ConnectionPlaces(Generic[V]):
             place = self._places[oldest]
             self._settle(oldest, place)
             if place.user_id is None:
-                self.before_login.note_refusal(place.taker, 1)
+                self.before_login.note_giving_way(place.taker)
                 self._leave_before_login(oldest, origin)
                 return oldest
         return None

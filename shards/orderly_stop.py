@@ -89,8 +89,11 @@ class OrderlyStop:
         LOG.info(
             "stopping for %.1f s: %s",
             time.monotonic() - self._began,
-            "; ".join(f"shard {worker.shard} {_left(worker)}" for worker in self._workers),
+            "; ".join(f"shard {worker.shard} {self._state(worker)}" for worker in self._workers),
         )
+
+    def _state(self, worker: WorkerProcess) -> str:
+        return "was killed" if worker.shard in self._killed else _left(worker)
 
     def kill(self) -> None:
         """Wait no longer."""

@@ -44,6 +44,7 @@ ABANDONED: Final = -1
 
 AWAY_CHECK_INTERVAL_S: Final = 0.1
 
+APPEND: Final = int(RequestKind.APPEND)
 NEXT_ID: Final = 1 << WHERE_BITS
 ID_MASK: Final = (1 << 64) - NEXT_ID
 
@@ -217,8 +218,11 @@ class Peers:
             # The request was never sent, so an error is the truth and the client may retry.
             done(_status_after_death(rule), 0, 0, 0)
             return
-        # With where the request of the client lies: if the peer dies of it, it is found there.
-        request_id = self._next_id | self._in_work[REQUEST] & WHERE_MASK
+        # With where the batch of the client lies: if the peer dies of it, it is found there. Only
+        # batches stay where they are until they are answered.
+        request_id = self._next_id
+        if kind == APPEND:
+            request_id |= self._in_work[REQUEST] & WHERE_MASK
         self._next_id = self._next_id + NEXT_ID & ID_MASK
         # As pack_request would, without the value in between: batches come this way.
         words = (

@@ -152,7 +152,8 @@ class Session:
         return self.user_id
 
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
-        """Carry out one request. Bytes of `payload` are valid until the answer."""
+        """Carry out one request. Bytes of `payload` are valid until this returns, those of a
+        SEND_MESSAGES until the answer."""
         try:
             if code == SEND_MESSAGES:
                 if self.user_id is None:

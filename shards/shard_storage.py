@@ -229,7 +229,10 @@ class ShardStorage:
             # Nothing is lost by it: the next start looks at the files themselves.
             LOG.error("no record of a clean stop, the next start takes longer: %s", error)
         self._open_files.close()
-        LOG.info("stopped, %d partitions are on the disk", len(rows))
+        if closed.is_complete:
+            LOG.info("stopped, %d partitions are on the disk", len(rows))
+        else:
+            LOG.error("stopped, not all partitions are on the disk: see above")
         return closed
 
     def _missing(self) -> dict[int, CleanPartition]:

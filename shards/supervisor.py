@@ -208,7 +208,9 @@ class Supervisor:
 
     async def _bring_up(self, worker: WorkerProcess) -> None:
         """Spawn it; a nursery that fails has a successor."""
-        for _ in range(SPAWNS_MAX):
+        for number in range(SPAWNS_MAX):
+            # The machine may be short of processes for a moment.
+            await asyncio.sleep(_back_off(number + 1))
             await self._nursery.wait_ready()
             try:
                 self._spawn(worker)
@@ -307,14 +309,22 @@ class Supervisor:
         order = Order("refuse", refused=self._spawner.suspects.refused(time.monotonic()))
         for one in self._workers:
             if one.process is not None and one.pidfd >= 0:
-                one.order(order)
+                self._order(one, order)
+
+    def _order(self, worker: WorkerProcess, order: Order, fds: tuple[int, ...] = ()) -> None:
+        """An order to a worker that may be stalled: then its heartbeat ends it, and its successor
+        begins with everything that it was not told."""
+        try:
+            worker.order(order, fds)
+        except ChannelFull:
+            LOG.error("shard %d takes no orders: it misses %s", worker.shard, order.order)
 
     async def _replace(self, worker: WorkerProcess) -> None:
         self._spawner.renew(worker)
         order = Order("replace_peer", shard=worker.shard, generation=worker.generation)
         for one in self._workers:
             if one is not worker and one.process is not None:
-                one.order(order, (worker.control_fd, worker.arena_fd))
+                self._order(one, order, (worker.control_fd, worker.arena_fd))
         generation = worker.generation
         while not self._all_acknowledged(worker):
             await worker.events.get()
@@ -372,7 +382,8 @@ class Supervisor:
         for task in list(self._replacing):
             task.cancel()
         self._exit_code = await self._orderly_stop.run() or self._exit_code
-        LOG.info("borzoi has stopped, exit code %d", self._exit_code)
+        level = logging.ERROR if self._exit_code else logging.INFO
+        LOG.log(level, "borzoi has stopped, exit code %d", self._exit_code)
 
     # Telling.
 

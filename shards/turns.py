@@ -188,7 +188,7 @@ class FairTurns:
     def _note_wait(self, taker: str, queue: _Queue) -> None:
         if not queue.is_held_up:
             queue.is_held_up = True
-            self.places.note_wait(taker, 1)
+            self.places.note_wait(taker, 1, "it has had its part of this second")
 
     def _begin(self, taker: str, *, is_paced: bool) -> None:
         self._taken = True

@@ -178,6 +178,10 @@ class WarmReads:
                 pass
             except OSError as problem:
                 error = CannotReadFile(f"{packed}: {problem}")
+            except Exception as problem:
+                # A fault of ours, but what waits must be answered, and in the loop's thread.
+                LOG.exception("a decompression broke")
+                error = CannotReadFile(f"{packed}: {problem}")
             self._loop.call_soon_threadsafe(loaded, error)
 
         self._when_there_is_room(packed.size_max, taker, lambda: self._disk.submit(run))

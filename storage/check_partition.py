@@ -92,7 +92,9 @@ def _check_birth(
         findings.mendable(path, text, partial(_mended_birth, directory, birth, files))
     elif birth is None:
         findings.note(
-            path, "there is none: the directory was never finished, nothing was acknowledged"
+            path,
+            "there is none: the directory was never finished. Nothing of it was acknowledged,"
+            " unless from memory alone (durability buffered)",
         )
     elif files.read_all(path, OFFSET.size * 2) != encoded_birth(birth):
         findings.damaged(path, f"is lost or damaged; the recovery point says {birth}")

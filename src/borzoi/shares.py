@@ -112,10 +112,10 @@ class Shares:
         else:
             del self._held[taker]
 
-    def note_wait(self, taker: str, amount: int) -> None:
-        """Count that a taker has to wait, and name it and the largest holder in the log."""
+    def note_wait(self, taker: str, amount: int, reason: str = "") -> None:
+        """Count that a taker has to wait, and name it and the largest holder in the log, or why."""
         self._waits += 1
-        self._tell("%s waits for %d %s", taker, amount)
+        self._tell("%s waits for %d %s", taker, amount, reason)
 
     def note_refusal(self, taker: str, amount: int) -> None:
         """Count that a taker is refused, and name it and the largest holder in the log."""
@@ -133,7 +133,12 @@ class Shares:
             self._refusals,
         )
 
-    def _tell(self, text: str, taker: str, amount: int) -> None:
+    def note_giving_way(self, taker: str) -> None:
+        """Count that a taker has lost one that it held, for another to have it."""
+        self._refusals += 1
+        self._tell("%s gives way with %d of the %s", taker, 1)
+
+    def _tell(self, text: str, taker: str, amount: int, reason: str = "") -> None:
         now = self._clock()
         if now - self._told_since >= TOLD_INTERVAL_S:
             self._told_since = now
@@ -141,6 +146,9 @@ class Shares:
         if taker in self._told or len(self._told) >= TOLD_MAX:
             return
         self._told.add(taker)
+        if reason:
+            LOG.warning(text + ": %s", taker, amount, self.what, reason)
+            return
         most = max(self._held, key=self._held.__getitem__, default=taker)
         LOG.warning(
             text + ": it holds %d, %s holds %d of %d, %d are free",

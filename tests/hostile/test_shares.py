@@ -5,18 +5,24 @@ longer (the deadlines of the broker are). So a broker that lets the victim wait 
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Final
 
 import pytest
 
 from borzoi.protocol.commands import CreateConsumerGroup, JoinConsumerGroup, StoreConsumerOffset
-from borzoi.protocol.errors import CannotOpenConsumerOffsetsFile, Unauthorized
+from borzoi.protocol.errors import (
+    CannotOpenConsumerOffsetsFile,
+    StreamIdNotFound,
+    Unauthorized,
+)
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
 from tests.hostile.attacks import (
     MAY_POLL,
     MAY_SEND,
+    PASSWORD,
     invent_consumers,
     make_user,
     slow_readers,
@@ -101,6 +107,37 @@ class TestSlowReaders:
                 assert answer.status == 0
                 assert len(answer.payload) > count * 1000
         assert "bytes of copied messages" in broker.output()
+
+
+class TestWaitingRequests:
+    """Requests that wait keep nothing of the receive pool but batches."""
+
+    @pytest.fixture
+    def broker(self, new_broker: NewBroker) -> BrokerProcess:
+        return new_broker(
+            IGGY_SYSTEM_ENCRYPTION_ENABLED="true",
+            IGGY_SYSTEM_ENCRYPTION_KEY=KEY,
+            IGGY_LIMITS_COPIED_SIZE_MAX="32MiB",
+            **ONE_SHARD,
+        )
+
+    @pytest.mark.slow
+    def test_keep_no_receive_blocks(self, broker: BrokerProcess, victim: Wire) -> None:
+        """Polls that wait for memory for copies, each received into another block."""
+        for _ in range(24):
+            victim.send(send_frame("s", "t", [bytes(1000)] * 1000))
+            assert victim.answer() == OK
+        refused = send_frame("missing", "t", [bytes(MIB)])
+        with ExitStack() as opened:
+            wires = [
+                opened.enter_context(Wire(broker)).log_in("poller", PASSWORD) for _ in range(80)
+            ]
+            before = counted_memory(broker)
+            for wire in wires:
+                wire.send(poll_frame("s", "t", 0, 24_000))
+                victim.send(refused)
+                assert victim.answer().status == StreamIdNotFound.status
+            assert counted_memory(broker) - before < 60 * MIB
 
 
 class TestInventedConsumers:

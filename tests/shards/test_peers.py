@@ -517,15 +517,22 @@ def test_what_a_peer_carries_out_is_known_to_belong_to_a_clients_request(pair: P
 
     pair.b.peers.start(serve)
     answers = Answers()
+    pair.a.peers.ask(
+        1, RequestKind.APPEND, answers, buffer=buffer, position=buffer.position, length=8
+    )
+    pair.loop.settle()
+    # Only a batch stays where it is until it is answered.
     pair.a.peers.ask(1, RequestKind.RESOLVE_POLL, answers)
     pair.loop.settle()
     # Of nobody's request, as what a shard does on its own.
     pair.a.own.in_work[REQUEST] = 0
-    pair.a.peers.ask(1, RequestKind.RESOLVE_POLL, answers)
+    pair.a.peers.ask(
+        1, RequestKind.APPEND, answers, buffer=buffer, position=buffer.position, length=8
+    )
     pair.loop.settle()
-    assert answers.statuses == [0, 0]
+    assert answers.statuses == [0, 0, 0]
     asked_by_shard_0 = 1 << WHERE_BITS
-    assert seen == [where | asked_by_shard_0, asked_by_shard_0]
+    assert seen == [where | asked_by_shard_0, asked_by_shard_0, asked_by_shard_0]
     assert pair.b.own.in_work[OF_PEER] == 0
     buffer.release()
 
