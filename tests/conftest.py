@@ -1,5 +1,6 @@
 """Fixtures that several folders share."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,11 @@ from hypothesis import HealthCheck, settings
 from tests.broker import BrokerProcess
 
 NewBroker = Callable[..., BrokerProcess]
+
+# Brokers are stopped by these, and inherit it if they are ignored here, as behind nohup.
+for number in (signal.SIGHUP, signal.SIGINT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 # How long an example takes says how busy the machine is, and nothing about us.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
