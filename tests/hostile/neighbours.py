@@ -50,6 +50,13 @@ KINDS: Final = ("greedy", "slow", "broken", "silent", "stranger", "clerk")
 HOSTILE_PROCESSES: Final = 2
 STRANGERS_FROM: Final = "127.0.0.9"
 COMMON: Final = "common"
+# Greedy ones would fill the disk otherwise.
+SETTINGS: Final = {
+    "IGGY_SYSTEM_SEGMENT_SIZE": "64MiB",
+    "IGGY_SYSTEM_TOPIC_MAX_SIZE": "1GiB",
+    "IGGY_DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED": "true",
+    "IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL": "1s",
+}
 
 
 class Place(NamedTuple):
@@ -81,7 +88,7 @@ def run(
 ) -> list[Figures]:
     """Alone, beside the others, alone again; alone for as long, or for `alone_s`."""
     with tempfile.TemporaryDirectory() as directory:
-        broker = BrokerProcess(Path(directory) / "data", {"IGGY_SYSTEM_SEGMENT_SIZE": "64MiB"})
+        broker = BrokerProcess(Path(directory) / "data", SETTINGS)
         broker.start()
         try:
             _set_up(broker, hostile)
@@ -185,21 +192,21 @@ def _live_one(
     try:
         wires = [_connect(place).log_in(stream, PASSWORD) for _ in range(CONNECTIONS)]
         offset = _next_offset(wires[0], stream)
+        consumer = Consumer(ConsumerKind.CONSUMER, 1)
         rounds = 0
         while time.monotonic() < deadline:
             wire = wires[rounds % CONNECTIONS]
             began = time.perf_counter()
             wire.send(send_frame(stream, "t", payloads))
-            assert wire.answer().status == 0, "the send failed"
+            status = wire.answer().status
+            assert status == 0, f"the send failed with {status}"
             wire.send(poll_frame(stream, "t", offset, BATCH))
             answer = wire.answer()
             assert answer.status == 0, f"the poll failed with {answer.status}"
             polled = decode_polled_messages(memoryview(answer.payload)).messages
             assert [message.payload for message in polled] == payloads, "other messages came"
             offset += BATCH
-            stored = StoreConsumerOffset(
-                Consumer(ConsumerKind.CONSUMER, 1), stream, "t", 0, offset - 1
-            )
+            stored = StoreConsumerOffset(consumer, stream, "t", 0, offset - 1)
             assert wire.ask(stored).status == 0, "the commit failed"
             latencies.append(time.perf_counter() - began)
             rounds += 1
