@@ -174,10 +174,15 @@ class Closing:
     # Syncing.
 
     async def _let_running_syncs_end(self) -> None:
-        """Those that requests have begun: they publish and answer when they are done."""
+        """Those that requests have begun: they publish and answer when they are done.
+
+        Recovery points that are being saved, too: half a file would be left of one.
+        """
         busy = list(self._partitions)
-        while busy := [one for one in busy if one.syncing or one.appends]:
-            self._tell(0, len(busy))
+        while (
+            busy := [one for one in busy if one.syncing or one.appends]
+        ) or self._commit.saves_running:
+            self._tell(0, len(busy) + self._commit.saves_running)
             await asyncio.sleep(LOOK_INTERVAL_S)
 
     async def _sync_all(self, root_fd: int) -> None:

@@ -46,6 +46,8 @@ class GroupCommit:
         self.faults = WriteFaults(Written.MESSAGES, Written.SYNC, Written.OFFSETS)
         # Told when a segment was sealed and has reached the disk; the worker wires it.
         self.on_sealed: Callable[[OwnedPartition], None] | None = None
+        self.saves_running = 0
+        """Recovery points that a thread is saving; a stop waits for them."""
         self._touched: dict[OwnedPartition, None] = {}
         self._commit_appends = {
             Durability.BUFFERED: self._commit_journal,
@@ -263,14 +265,19 @@ class GroupCommit:
         """Once the saver's sync is done, note how far a start after a crash need not look."""
 
         def save(offsets: OffsetsSync) -> None:
+            error = None
             try:
                 partition.offsets.run_sync(offsets)
                 partition.log.save_recovery_point()
-            except BrokerError as error:
-                # In a turn of the loop: by then a directory that is moved away has no partition.
-                self._loop.call_soon_threadsafe(failed, error)
+            except BrokerError as failure:
+                error = failure
+            # In a turn of the loop: by then a directory that is moved away has no partition.
+            self._loop.call_soon_threadsafe(saved, error)
 
-        def failed(error: BrokerError) -> None:
+        def saved(error: BrokerError | None) -> None:
+            self.saves_running -= 1
+            if error is None:
+                return
             if partition.alive:
                 LOG.warning("partition %s: %s", partition.target, error)
             else:
@@ -279,6 +286,7 @@ class GroupCommit:
 
         def ended(status: int) -> None:
             if status == 0 and partition.alive:
+                self.saves_running += 1
                 self._disk.submit(save, partition.offsets.plan_sync())
 
         return ended

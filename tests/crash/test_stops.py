@@ -91,14 +91,19 @@ def there(broker: BrokerProcess) -> int:
         return sum(len(list(wire.read(STREAM, TOPIC, number))) for number in range(PARTITIONS))
 
 
-def exit_code(broker: BrokerProcess, *signals: int) -> int:
-    """Of a stop that the first of these signals begins; the others come while it goes on."""
+def send_signals(broker: BrokerProcess, *signals: int) -> None:
+    """The first of them begins a stop; the others come while it goes on."""
     pid = broker.pid
     for number, one in enumerate(signals):
         if number:
             begun = broker.output().count("stopping for")
             wait_for(lambda: broker.output().count("stopping for") > begun)  # noqa: B023 - at once
         os.kill(pid, one)
+
+
+def exit_code(broker: BrokerProcess, *signals: int) -> int:
+    """Of a stop that the first of these signals begins, or that has begun."""
+    send_signals(broker, *signals)
     process = broker._process
     assert process is not None
     try:
@@ -139,11 +144,30 @@ def test_a_stop_waits_for_the_syncs_of_offsets(tmp_path: Path) -> None:
 
 
 @needs_strace
+def test_a_stop_waits_for_recovery_points(tmp_path: Path) -> None:
+    saving = {
+        "IGGY_MESSAGE_SAVER_ENABLED": "true",
+        "IGGY_MESSAGE_SAVER_ENFORCE_FSYNC": "true",
+        "IGGY_MESSAGE_SAVER_INTERVAL": "100 ms",
+    }
+    with holding(tmp_path, **saving) as broker:
+        wait_for(lambda: len(list(broker.data.rglob("recovery-point"))) == PARTITIONS)
+        with slow_calls(broker.workers()[0], "rename,renameat", 20 * SLOW_MS, tmp_path / "trace"):
+            with connect(broker) as wire:
+                for partition in range(PARTITIONS // 10):
+                    wire.send(STREAM, TOPIC, partition, [b"kept"] * MESSAGES)
+            wait_for(lambda: list(broker.data.rglob("recovery-point.tmp")))
+            assert broker.stop() == STOPPED
+        assert not list(broker.data.rglob("*.tmp"))
+
+
+@needs_strace
 def test_a_second_and_a_third_signal_change_nothing(tmp_path: Path) -> None:
     with holding(tmp_path) as broker:
-        with slow_calls(broker.workers()[0], MKDIR, 2 * SLOW_MS, tmp_path / "trace"):
-            code = exit_code(broker, signal.SIGTERM, signal.SIGTERM, signal.SIGINT)
-        assert code == STOPPED
+        # So slow that the stop lasts until the last signal is sent; then nothing is slow any more.
+        with slow_calls(broker.workers()[0], MKDIR, 10 * SLOW_MS, tmp_path / "trace"):
+            send_signals(broker, signal.SIGTERM, signal.SIGTERM, signal.SIGINT)
+        assert exit_code(broker) == STOPPED
         assert f"{PARTITIONS} partitions to write" in broker.output()
         assert there(broker) == PARTITIONS * MESSAGES
 
