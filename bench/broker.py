@@ -26,7 +26,7 @@ from borzoi.bench.plans import Credentials
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 LOOK_INTERVAL_S: Final = 0.02
-SERVE: Final = "from borzoi.shards.main import main; main()"
+SERVE: Final = "from borzoi.shards.admin.commands import main; main()"
 LOOPS_SAID: Final = re.compile(r"\b(compiled|plain) loops")
 UNKNOWN_LOOPS: Final = "unknown"
 CREDENTIALS: Final = Credentials("iggy", "iggy")

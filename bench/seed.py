@@ -3,8 +3,8 @@
 First the latency of one event loop against one pinned shard per CPU, at 8, 16 and 32 partitions
 with one producer each. Both get the same load, half of what one shard can take, and latency is
 counted from the planned send. Then what paths without copies are worth: bare programs with copies
-and without, and the broker made to copy (shards/copying.py) and as it is. What the pages say stands
-in the last column; their machine had many cores and NVMe.
+and without, and the broker made to copy (shards/doors/copying.py) and as it is. What the pages say
+stands in the last column; their machine had many cores and NVMe.
 """
 
 from collections.abc import Callable, Iterator

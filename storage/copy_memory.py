@@ -3,7 +3,7 @@
 Slices of mapped files cost no memory however slowly a client reads them; a copy does, until the
 last byte of it is sent. So all copies of a shard are counted here, against one bound: each of them
 for as long as a view of it is held, by a socket for instance. A read reserves memory before it
-makes a copy, and waits if there is none (shards/warm_reads.py).
+makes a copy, and waits if there is none (shards/reading/warm_reads.py).
 
 Copies are made in the name of a taker (`reading_for`), and shared by the rule of shares.py: a user
 that reads slowly, on however many connections, leaves room to the others.

@@ -19,7 +19,7 @@ import psutil
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 60.0
 NURSERY: Final = "nursery---"
-SERVE: Final = "from borzoi.shards.main import main; main()"
+SERVE: Final = "from borzoi.shards.admin.commands import main; main()"
 
 Found = TypeVar("Found")
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import borzoi
 from borzoi.main import CLIENT, SHORT, main
-from borzoi.shards.main import main as broker
+from borzoi.shards.admin.commands import main as broker
 
 LOADED = (
     "import sys; from borzoi.main import main; main({arguments!r}, standalone_mode=False);"

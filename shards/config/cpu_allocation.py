@@ -3,7 +3,7 @@
     value := "all" | N | "START..END" | "numa:auto" | "numa:" param (";" param)*
     param := "nodes=" int ("," int)* | "cores=" int | "no_ht=" ("true" | "false")
 
-Pure: text to a value. Which CPUs come out of it is decided in borzoi.shards.cpus.
+Pure: text to a value. Which CPUs come out of it is decided in borzoi.shards.host.cpus.
 """
 
 from __future__ import annotations

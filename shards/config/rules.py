@@ -1,7 +1,7 @@
 """The rules a configuration must keep, beyond each value having its kind.
 
 Pure functions from a Config to sentences. Rules about this machine's memory live in memory.py and
-those about NUMA nodes in borzoi.shards.cpus, because they need the machine.
+those about NUMA nodes in borzoi.shards.host.cpus, because they need the machine.
 """
 
 from __future__ import annotations

@@ -1,1 +1,6 @@
-"""Consumer groups: who shares a topic, who polls what, and how partitions change hands."""
+"""Consumer groups: members, assignments, claims.
+
+Shard 0's coordinator owns the rosters; the owner of a partition owns its claim. Always: a
+partition has at most one claimant per group. Read roster.py (pure), coordinator.py, claims.py,
+service.py.
+"""

@@ -4,14 +4,14 @@ Stateless, like Owners: the mirror image, what peers ask of us, is `serve` at th
 """
 
 from borzoi.protocol.errors import BrokerError
-from borzoi.shards.asking import asked
-from borzoi.shards.descriptors import Done, Request, RequestKind, poll_of, poll_option
+from borzoi.router.target import Target
 from borzoi.shards.groups.claims import Claims
-from borzoi.shards.groups.cursor import Claim, Watch
-from borzoi.shards.owners import Owners, rule_of_poll
-from borzoi.shards.peers import DeathRule, Peers
-from borzoi.shards.poll import UNKNOWN_USER, Poll
-from borzoi.shards.target import Target
+from borzoi.shards.partitions.group_cursor import Claim, Watch
+from borzoi.shards.ports.owners import Owners, rule_of_poll
+from borzoi.shards.rings.asking import asked
+from borzoi.shards.rings.peers import DeathRule, Peers
+from borzoi.shards.rings.poll import UNKNOWN_USER, Poll
+from borzoi.shards.rings.requests import Done, Request, RequestKind, poll_of, poll_option
 
 
 class ClaimOwners:

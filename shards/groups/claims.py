@@ -10,13 +10,13 @@ from collections.abc import Callable
 from borzoi.protocol.errors import BrokerError, ConsumerGroupIdNotFound
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.placement import unpack_namespace
-from borzoi.shards.descriptors import Done
-from borzoi.shards.groups.cursor import Claim, Cursor, Watch
-from borzoi.shards.metadata_service import MetadataService
-from borzoi.shards.owned_partition import OwnedPartition
-from borzoi.shards.partitions import Partitions
-from borzoi.shards.poll import UNKNOWN_USER, Poll
-from borzoi.shards.target import Target
+from borzoi.router.target import Target
+from borzoi.shards.changes.service import MetadataService
+from borzoi.shards.partitions.group_cursor import Claim, Cursor, Watch
+from borzoi.shards.partitions.owned import Partitions
+from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.rings.poll import UNKNOWN_USER, Poll
+from borzoi.shards.rings.requests import Done
 
 GROUP = ConsumerKind.GROUP
 

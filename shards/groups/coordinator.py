@@ -5,7 +5,7 @@ connection. Events (joins, leaves, deaths, commits that were waited for) change 
 and in the order in which they come; what follows from it goes out afterwards: orders to the
 shards of the members, and questions to the owners of partitions that are to move. A join or a
 leave is answered when every shard concerned has its orders. Nothing depends on when they arrive:
-owners refuse closed rights (cursor.py).
+owners refuse closed rights (partitions/group_cursor.py).
 
 After a death of shard 0 its successor asks all shards what their members hold, adopts that and
 settles it. Events that come meanwhile wait in line.
@@ -27,8 +27,8 @@ from borzoi.protocol.responses.consumers import ConsumerGroupMember
 from borzoi.router.buffer import Buffer
 from borzoi.router.placement import unpack_namespace
 from borzoi.router.pool import MemoryPool
-from borzoi.shards.asking import Abandoned, asked
-from borzoi.shards.descriptors import Done, RequestKind
+from borzoi.router.target import Target
+from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.groups.assignment import (
     NOBODY,
     Assignment,
@@ -38,7 +38,6 @@ from borzoi.shards.groups.assignment import (
     encode_assignments,
 )
 from borzoi.shards.groups.claim_owners import ClaimOwners
-from borzoi.shards.groups.cursor import Watch
 from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.roster import (
     Member,
@@ -50,14 +49,15 @@ from borzoi.shards.groups.roster import (
     renew,
     settle,
 )
-from borzoi.shards.lending import lend, told_by
+from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.effects import Effects, GroupRef
 from borzoi.shards.metadata.state import Topic
-from borzoi.shards.metadata_service import MetadataService
-from borzoi.shards.owners import Owners
-from borzoi.shards.peers import DeathRule, Peers
-from borzoi.shards.target import Target
-from borzoi.shards.tasks import Tasks
+from borzoi.shards.partitions.group_cursor import Watch
+from borzoi.shards.ports.owners import Owners
+from borzoi.shards.rings.asking import Abandoned, asked
+from borzoi.shards.rings.lending import lend, told_by
+from borzoi.shards.rings.peers import DeathRule, Peers
+from borzoi.shards.rings.requests import Done, RequestKind
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ older ones, whichever way they came.
 
 from collections.abc import Callable, Iterable
 
-from borzoi.shards.descriptors import Done
+from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.groups.assignment import (
     NOBODY,
     Assignment,
@@ -16,7 +16,7 @@ from borzoi.shards.groups.assignment import (
 )
 from borzoi.shards.groups.share import Share
 from borzoi.shards.metadata.effects import Effects, GroupRef
-from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.rings.requests import Done
 
 
 class LocalMembers:

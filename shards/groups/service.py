@@ -13,17 +13,17 @@ from borzoi.protocol.responses.consumers import ConsumerGroupMember
 from borzoi.router.buffer import Buffer
 from borzoi.router.placement import pack_namespace
 from borzoi.router.pool import MemoryPool
-from borzoi.shards.asking import asked
-from borzoi.shards.descriptors import Done, Request, RequestKind
+from borzoi.router.target import Target
+from borzoi.shards.changes.writing import METADATA_SHARD
 from borzoi.shards.groups.claim_owners import ClaimOwners
 from borzoi.shards.groups.coordinator import Coordinator, group_of
 from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.share import Seat, Turns
-from borzoi.shards.lending import tell, told
 from borzoi.shards.metadata.effects import Effects, GroupRef
-from borzoi.shards.metadata_writing import METADATA_SHARD
-from borzoi.shards.peers import DeathRule, Peers
-from borzoi.shards.target import Target
+from borzoi.shards.rings.asking import asked
+from borzoi.shards.rings.lending import tell, told
+from borzoi.shards.rings.peers import DeathRule, Peers
+from borzoi.shards.rings.requests import Done, Request, RequestKind
 
 ALL: Final = U32_MAX
 """Instead of a group: how many members each group of the topic has."""

@@ -3,9 +3,9 @@
 import msgspec
 
 from borzoi.shards.groups.assignment import Assignment
-from borzoi.shards.groups.cursor import Claim
 from borzoi.shards.groups.roster import Holding
 from borzoi.shards.metadata.effects import GroupRef
+from borzoi.shards.partitions.group_cursor import Claim
 
 
 class Share:

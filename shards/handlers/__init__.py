@@ -1,1 +1,4 @@
-"""One handler per command, named like it. They know values, not bytes and not transports."""
+"""One function for each other command; table.py lists them.
+
+Owns nothing: a handler checks, asks the rooms below through Services, and returns the answer.
+"""

@@ -16,12 +16,12 @@ from borzoi.protocol.commands.groups import (
 from borzoi.protocol.errors import ConsumerGroupMemberNotFound
 from borzoi.protocol.identifiers import Identifier
 from borzoi.protocol.responses.consumers import ConsumerGroupDetails, ConsumerGroupInfo
-from borzoi.shards.access import require
-from borzoi.shards.groups.membership import require_registered
 from borzoi.shards.handlers.caller import Caller
+from borzoi.shards.handlers.membership import require_registered
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.metadata.access import require
 from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.metadata.state import Stream, Topic
-from borzoi.shards.services import Services
 
 
 async def get_consumer_group(

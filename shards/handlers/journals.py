@@ -1,7 +1,7 @@
 """Mode buffered acknowledges from memory; figures must show that too."""
 
-from borzoi.shards.durability import Durability
-from borzoi.shards.services import Services
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.partitions.durability import Durability
 
 
 async def show_journals(services: Services) -> None:

@@ -10,13 +10,13 @@ from borzoi.protocol.commands.offsets import (
 from borzoi.protocol.errors import NotResolvedConsumer, PartitionNotFound
 from borzoi.protocol.identifiers import ConsumerKind, Identifier, consumer_number
 from borzoi.protocol.responses.consumers import ConsumerOffsetInfo
-from borzoi.shards.access import require
-from borzoi.shards.groups.cursor import Claim
-from borzoi.shards.groups.membership import membership
+from borzoi.router.target import Target
 from borzoi.shards.handlers.caller import Caller
+from borzoi.shards.handlers.membership import membership
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.metadata.access import require
 from borzoi.shards.metadata.state import Stream, Topic
-from borzoi.shards.services import Services
-from borzoi.shards.target import Target
+from borzoi.shards.partitions.group_cursor import Claim
 
 
 async def get_consumer_offset(

@@ -9,8 +9,8 @@ from borzoi.protocol.errors import BrokerError, ClientNotFound
 from borzoi.protocol.generations import generation_for
 from borzoi.protocol.responses.users import Identity
 from borzoi.shards.handlers.caller import Caller, who_asks
-from borzoi.shards.services import Services
-from borzoi.shards.tokens import check_token
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.identity.tokens import check_token
 
 
 async def login_user(services: Services, caller: Caller, command: LoginUser) -> Identity:

@@ -10,10 +10,10 @@ from borzoi.protocol.commands.streams import (
     UpdateStream,
 )
 from borzoi.protocol.responses.streams import StreamDetails, StreamInfo
-from borzoi.shards.access import require
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.journals import show_journals
-from borzoi.shards.services import Services
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.metadata.access import require
 
 
 async def get_stream(

@@ -18,10 +18,10 @@ from borzoi.protocol.errors import ClientNotFound, InvalidClientId
 from borzoi.protocol.responses.clients import ClientDetails, ClientInfo
 from borzoi.protocol.responses.cluster import ClusterMetadata
 from borzoi.protocol.responses.stats import Stats
-from borzoi.shards.access import require
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.journals import show_journals
-from borzoi.shards.services import Services
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.metadata.access import require
 
 
 def ping(_services: Services, caller: Caller, _command: Ping) -> None:

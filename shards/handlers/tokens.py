@@ -8,11 +8,11 @@ from borzoi.protocol.commands.sessions import (
 from borzoi.protocol.errors import Unauthorized
 from borzoi.protocol.responses.users import RawToken, TokenInfo
 from borzoi.shards.handlers.caller import Caller
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.identity.tokens import hash_token, new_token
 from borzoi.shards.metadata.commands import CreateToken, token_expiry_at
 from borzoi.shards.metadata.decide import check_arguments
 from borzoi.shards.metadata.state import User
-from borzoi.shards.services import Services
-from borzoi.shards.tokens import hash_token, new_token
 
 
 def get_personal_access_tokens(

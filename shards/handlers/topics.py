@@ -16,12 +16,12 @@ from borzoi.protocol.commands.topics import (
     UpdateTopic,
 )
 from borzoi.protocol.responses.streams import TopicDetails, TopicInfo
-from borzoi.shards.access import require
-from borzoi.shards.compressing import ignored
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.journals import show_journals
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.metadata.access import require
 from borzoi.shards.metadata.decide import check_arguments
-from borzoi.shards.services import Services
+from borzoi.shards.upkeep.compression import ignored
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -1,1 +1,5 @@
-"""Streams, topics, groups, users: decided by shard 0, logged, applied alike by every shard."""
+"""Streams, topics, users and permissions as values, and the rules that change them.
+
+Pure: no file, no clock, no loop. decide.py makes an entry of a command, apply.py a state of an
+entry; access.py answers whether a user may.
+"""

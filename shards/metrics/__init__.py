@@ -1,1 +1,5 @@
-"""Figures of the whole broker for Prometheus: gathered, put into words, and served over HTTP."""
+"""Figures for Prometheus and for the metrics page.
+
+Owns the names, help texts and types of all families; figures come from the rooms below when they
+are asked for. Read families.py, own_figures.py (one shard), overview.py (all).
+"""

@@ -12,13 +12,13 @@ from typing import Final
 
 from borzoi import __version__
 from borzoi.protocol.openmetrics import exposition
-from borzoi.shards.clock import BrokerClock
-from borzoi.shards.describe import Describer
-from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.changes.service import MetadataService
+from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.metrics.families import Disk, Scrape, families
 from borzoi.shards.metrics.figures import Figures
 from borzoi.shards.metrics.fresh import Fresh
 from borzoi.shards.metrics.overview import look_over, names_of
+from borzoi.shards.reading.describe import Describer
 
 KEPT_S: Final = 1.0
 TIME_MAX_S: Final = 10.0

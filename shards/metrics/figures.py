@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from borzoi.protocol.errors import BrokerError, ShardCommunicationError
 from borzoi.router.pool import MemoryPool
-from borzoi.shards.descriptors import Done, RequestKind
-from borzoi.shards.lending import tell, told_by
+from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metrics.fresh import Fresh
 from borzoi.shards.metrics.shard_figures import ShardFigures, decode, encode
-from borzoi.shards.peers import Peers
-from borzoi.shards.tasks import Tasks
+from borzoi.shards.rings.lending import tell, told_by
+from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.requests import Done, RequestKind
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import asyncio
 from typing import Final, NamedTuple
 
 from borzoi.router.placement import pack_namespace
-from borzoi.shards.describe import Describer
 from borzoi.shards.metadata.state import Run, State
 from borzoi.shards.metrics.shard_figures import Cut
+from borzoi.shards.reading.describe import Describer
 
 PARTITIONS_PER_TURN: Final = 256
 

@@ -12,17 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from borzoi.router.placement import unpack_namespace
-from borzoi.shards.archiving import Archiver
-from borzoi.shards.clients import Clients
-from borzoi.shards.deduplication import Deduplication
-from borzoi.shards.deleting import Deleting
-from borzoi.shards.listener import Listener
-from borzoi.shards.metadata_service import MetadataService
-from borzoi.shards.metadata_writing import MetadataWriting
-from borzoi.shards.metrics.http_door import HttpCounts
+from borzoi.shards.changes.service import MetadataService
+from borzoi.shards.changes.writing import MetadataWriting
+from borzoi.shards.identity.clients import Clients
+from borzoi.shards.lifecycle.deleting import Deleting
 from borzoi.shards.metrics.shard_figures import (
     LAG,
     ArchiveFigures,
@@ -35,14 +31,31 @@ from borzoi.shards.metrics.shard_figures import (
     ShardFigures,
     cut,
 )
-from borzoi.shards.owned_partition import OwnedPartition
-from borzoi.shards.partitions import Partitions
-from borzoi.shards.write_faults import FaultCount, WriteFaults
+from borzoi.shards.partitions.deduplication import Deduplication
+from borzoi.shards.partitions.owned import Partitions
+from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.upkeep.archiver import Archiver
 from borzoi.shares import ShareFigures
 from borzoi.storage.ratio import Ratio
+from borzoi.storage.write_faults import FaultCount, WriteFaults
 
 STEPS_PER_TURN: Final = 256
 PROCESS_STATUS: Final = Path("/proc/self/status")
+
+
+class OpenConnections(Protocol):
+    """A door that counts its connections."""
+
+    @property
+    def open_count(self) -> int:
+        """How many are open."""
+
+
+class HttpRequests(Protocol):
+    """A door that counts its requests, since the start of this worker."""
+
+    requests: int
+    refused: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +70,8 @@ class Sources:
     writing: MetadataWriting | None
     faults: WriteFaults
     clients: Clients
-    listener: Listener
-    http: HttpCounts
+    listener: OpenConnections
+    http: HttpRequests
     shared: Mapping[str, Callable[[], ShareFigures]]
 
 

@@ -14,9 +14,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from borzoi.shards.write_faults import FaultCount
 from borzoi.shares import ShareFigures
 from borzoi.storage.ratio import Ratio
+from borzoi.storage.write_faults import FaultCount
 
 T = TypeVar("T")
 

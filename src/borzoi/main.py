@@ -14,8 +14,8 @@ import click
 import borzoi
 from borzoi.terminal import VisibleGroup
 
-BROKER: Final = "borzoi.shards.main:main"  # a group; all of its commands are ours
-OFFLINE: Final[Mapping[str, str]] = {"archive": "borzoi.shards.archive_commands:archive"}
+BROKER: Final = "borzoi.shards.admin.commands:main"  # a group; all of its commands are ours
+OFFLINE: Final[Mapping[str, str]] = {"archive": "borzoi.shards.admin.archive_commands:archive"}
 CLIENT: Final[Mapping[str, str]] = {
     "ping": "borzoi.client.cli.system:ping",
     "me": "borzoi.client.cli.system:me",

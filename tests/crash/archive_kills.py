@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from borzoi.protocol.message import Message, decode_messages
-from borzoi.shards.archive_verify import verify
+from borzoi.shards.admin.archive_verify import verify
 from borzoi.storage.archive.catalogue import (
     archived_lives,
     gaps,

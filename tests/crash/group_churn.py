@@ -37,7 +37,7 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy, StrategyKind
 from borzoi.protocol.responses.consumers import ConsumerGroupDetails
-from borzoi.shards.supervisor import LIVED_LONG_S
+from borzoi.shards.process.supervisor import LIVED_LONG_S
 from tests.broker import BrokerProcess, wait_for
 from tests.crash.group_ledger import Commit, Delivery, GroupLedger, Span, Verdict
 from tests.crash.kill_cycles import TWO_SHARDS

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from borzoi.protocol.commands.topics import DeleteTopic
-from borzoi.shards.check_data import check_data
+from borzoi.shards.admin.check_data import check_data
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Level
 from tests.broker import BrokerProcess

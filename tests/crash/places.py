@@ -3,7 +3,7 @@
 import os
 
 from borzoi.router.placement import pack_namespace
-from borzoi.shards.deleting import TRASH_PREFIX
+from borzoi.shards.lifecycle.deleting import TRASH_PREFIX
 from borzoi.storage.archive.manifest import Life
 from borzoi.storage.birth import read_birth
 from borzoi.storage.files import Files

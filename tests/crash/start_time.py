@@ -28,7 +28,10 @@ from tests.crash.wire import Closed, connect, connect_to_shard
 SHARDS: Final = 2
 VICTIM: Final = 1
 # A worker, and what the supervisor needs beside that.
-IMPORTS: Final = "import borzoi.shards.worker_process, borzoi.shards.main, borzoi.shards.supervisor"
+IMPORTS: Final = (
+    "import borzoi.shards.run.worker_process, borzoi.shards.admin.commands,"
+    " borzoi.shards.process.supervisor"
+)
 
 
 class Times(NamedTuple):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from borzoi.shards.archive_verify import verify
+from borzoi.shards.admin.archive_verify import verify
 from borzoi.storage.archive.catalogue import archived_lives
 from borzoi.storage.archive.manifest import MANIFEST_SUFFIX
 from borzoi.storage.archive.store import DirectoryStore

@@ -18,7 +18,7 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import GetClients, GetMe, Ping
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.errors import PersonalAccessTokenExpired, ResourceNotFound
-from borzoi.shards.heartbeats import SILENT_INTERVALS_MAX
+from borzoi.shards.identity.heartbeats import SILENT_INTERVALS_MAX
 from tests.broker import BrokerProcess, wait_for
 from tests.crash.set_clock import SettableClock
 from tests.crash.wire import Wire, connect

@@ -15,8 +15,8 @@ import pytest
 
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream, GetStreams
 from borzoi.protocol.errors import BrokerError, StreamIdNotFound, StreamNameAlreadyExists
-from borzoi.shards.check_data import check_data
-from borzoi.shards.metadata.shortening import temporary_path
+from borzoi.shards.admin.check_data import check_data
+from borzoi.shards.metadata_log.shortening import temporary_path
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Level
 from borzoi.storage.layout import DataLayout

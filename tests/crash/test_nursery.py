@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from borzoi.shards.nursery_link import LIVED_LONG_S
+from borzoi.shards.nursery.link import LIVED_LONG_S
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.cpu_time import scheduled
@@ -30,7 +30,7 @@ ATTEMPTS = 3
 
 FORK_AND_COMPARE = """
 import os
-from borzoi.shards.message_ids import RANDOM_IDS
+from borzoi.shards.partitions.message_ids import RANDOM_IDS
 
 heard, told = os.pipe()
 child = os.fork()

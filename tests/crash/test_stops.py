@@ -17,7 +17,7 @@ from borzoi.protocol.commands.offsets import StoreConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
-from borzoi.shards.orderly_stop import KILLED, NOT_ON_DISK, STOPPED
+from borzoi.shards.process.orderly_stop import KILLED, NOT_ON_DISK, STOPPED
 from tests.broker import STOP_TIMEOUT_S, BrokerProcess, wait_for
 from tests.crash.experiment import new_seed
 from tests.crash.load import STREAM, TOPIC

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from borzoi.protocol.commands.topics import DeleteTopic
-from borzoi.shards.supervisor import LIVED_LONG_S
+from borzoi.shards.process.supervisor import LIVED_LONG_S
 from tests.broker import BrokerProcess, wait_for
 from tests.crash.kill_cycles import TWO_SHARDS
 from tests.crash.ledger import Outcome, judge

@@ -18,8 +18,8 @@ from borzoi.bench.tables import new_console
 from borzoi.main import main
 from borzoi.protocol.commands import CreateUser
 from borzoi.protocol.permissions import UserStatus
-from borzoi.shards.check_report import text_lines
-from borzoi.shards.main import iggy_server
+from borzoi.shards.admin.check_report import text_lines
+from borzoi.shards.admin.commands import iggy_server
 from borzoi.storage.findings import Findings
 from tests.broker import BrokerProcess
 from tests.client.scripted_server import Answer, scripted_in_a_thread

@@ -20,7 +20,7 @@ from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.topics import GetTopic
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.shards.metadata.decide import MetadataSettings
-from borzoi.shards.metadata.writer import open_writer
+from borzoi.shards.metadata_log.writer import open_writer
 from borzoi.storage.files import Files
 from borzoi.storage.info import FORMAT
 from borzoi.storage.wal import log_start

@@ -15,7 +15,7 @@ from borzoi.protocol.commands.topics import DeletePartitions, PurgeTopic
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.protocol.message import Message
 from borzoi.protocol.responses.stats import Stats
-from borzoi.shards.usage import WINDOW_MIN_S
+from borzoi.shards.observing.usage import WINDOW_MIN_S
 from tests.broker import BrokerProcess, wait_for
 from tests.integration.wire import NEXT, TWO_SHARDS, Wire, one_per_shard, shard_of_wire, topic_of
 

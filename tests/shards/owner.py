@@ -7,16 +7,16 @@ from borzoi.protocol.batch import clear_first_checksum
 from borzoi.protocol.message import Message, decode_messages, encode_messages
 from borzoi.router.board import Board, create_board
 from borzoi.router.placement import pack_namespace
-from borzoi.shards.deduplication import Deduplication
-from borzoi.shards.deleting import Deleting
-from borzoi.shards.durability import Durability
-from borzoi.shards.group_commit import GroupCommit
-from borzoi.shards.owned_partition import OwnedPartition
-from borzoi.shards.partitions import Partitions
-from borzoi.shards.readers import Readers
-from borzoi.shards.repairing import Repairing
-from borzoi.shards.target import Target
-from borzoi.shards.warm_reads import WarmReads
+from borzoi.router.target import Target
+from borzoi.shards.lifecycle.deleting import Deleting
+from borzoi.shards.lifecycle.repairing import Repairing
+from borzoi.shards.partitions.deduplication import Deduplication
+from borzoi.shards.partitions.durability import Durability
+from borzoi.shards.partitions.group_commit import GroupCommit
+from borzoi.shards.partitions.owned import Partitions
+from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.warm_reads import WarmReads
 from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.layout import DataLayout

@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from typing import Final
 
-from borzoi.shards.zip_archive import LOCAL
+from borzoi.shards.observing.zip_archive import LOCAL
 
 if sys.version_info >= (3, 14):
     from compression import zstd

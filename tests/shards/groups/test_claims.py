@@ -12,12 +12,12 @@ from borzoi.protocol.errors import (
     NotResolvedConsumer,
 )
 from borzoi.protocol.identifiers import ConsumerKind, StrategyKind
-from borzoi.shards.durability import Durability
+from borzoi.router.target import Target
 from borzoi.shards.groups.claims import Claims
-from borzoi.shards.groups.cursor import Claim, Watch
 from borzoi.shards.metadata.effects import Effects
-from borzoi.shards.poll import Poll
-from borzoi.shards.target import Target
+from borzoi.shards.partitions.durability import Durability
+from borzoi.shards.partitions.group_cursor import Claim, Watch
+from borzoi.shards.rings.poll import Poll
 from tests.shards.groups.world import BIRTH, GROUP, StandingMetadata
 from tests.shards.owner import TARGET, Owner
 

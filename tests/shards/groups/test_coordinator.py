@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from borzoi.protocol.errors import ConsumerGroupIdNotFound, ConsumerGroupMemberNotFound
-from borzoi.shards.descriptors import Done, RequestKind
+from borzoi.router.target import Target
 from borzoi.shards.groups import coordinator as module
 from borzoi.shards.groups.assignment import (
     NOBODY,
@@ -17,13 +17,13 @@ from borzoi.shards.groups.assignment import (
     encode_assignments,
 )
 from borzoi.shards.groups.coordinator import EPOCH_BITS, Coordinator
-from borzoi.shards.groups.cursor import Watch
 from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.roster import Holding
+from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.effects import Effects, TopicRef
 from borzoi.shards.metadata.state import Topic
-from borzoi.shards.target import Target
-from borzoi.shards.tasks import Tasks
+from borzoi.shards.partitions.group_cursor import Watch
+from borzoi.shards.rings.requests import Done, RequestKind
 from tests.shards.groups.world import BIRTH, GROUP, PARTITIONS, StandingMetadata
 
 CHECK_S = 0.01

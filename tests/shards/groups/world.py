@@ -2,9 +2,9 @@
 
 from typing import cast
 
+from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.metadata.state import Group, Run, State, Stream, Topic
-from borzoi.shards.metadata_service import MetadataService
 from tests.shards.owner import TARGET
 
 PARTITIONS = 4

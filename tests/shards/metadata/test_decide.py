@@ -51,7 +51,7 @@ from borzoi.protocol.errors import (
 from borzoi.protocol.identifiers import U64_MAX
 from borzoi.shards.metadata.commands import CreateToken, SetPasswordHash, token_expiry_at
 from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
-from borzoi.shards.metadata.snapshot import dump
+from borzoi.shards.metadata_log.snapshot import dump
 from borzoi.storage.wal import START
 from tests.shards.metadata.commands import (
     SETTINGS,

@@ -28,8 +28,8 @@ from borzoi.shards.metadata.commands import (
 from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.slots import FIRST_SLOT, IdPool
-from borzoi.shards.metadata.snapshot import dump, load
 from borzoi.shards.metadata.state import Run, State
+from borzoi.shards.metadata_log.snapshot import dump, load
 from borzoi.storage.wal import LogEnd
 from tests.shards.metadata.commands import World
 

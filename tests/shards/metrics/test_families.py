@@ -21,9 +21,9 @@ from borzoi.shards.metrics.shard_figures import (
     Lag,
     Resident,
 )
-from borzoi.shards.write_faults import FaultCount
 from borzoi.shares import ShareFigures
 from borzoi.storage.ratio import Ratio
+from borzoi.storage.write_faults import FaultCount
 from tests.scraped import Scraped
 from tests.shards.metrics.samples import lags_of, shard_figures
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from borzoi.shards.descriptors import Done, RequestKind
+from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metrics import figures
 from borzoi.shards.metrics.figures import Figures
 from borzoi.shards.metrics.shard_figures import (
@@ -20,12 +20,12 @@ from borzoi.shards.metrics.shard_figures import (
     decode,
     encode,
 )
-from borzoi.shards.peers import Peers
-from borzoi.shards.tasks import Tasks
-from borzoi.shards.write_faults import FaultCount
+from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.requests import Done, RequestKind
 from borzoi.storage.ratio import Ratio
+from borzoi.storage.write_faults import FaultCount
 from tests.shards.metrics.samples import lags_of, shard_figures
-from tests.shards.test_upkeep import POOL
+from tests.shards.observing.test_upkeep_report import POOL
 
 MANY = lags_of(*(Lag(1 << 40, 2, 3, number) for number in range(20_000)), left_out=5)
 

@@ -4,7 +4,6 @@ import asyncio
 from typing import cast
 
 from borzoi.router.placement import pack_namespace
-from borzoi.shards.describe import Describer
 from borzoi.shards.metadata.state import Group, Run, State, Stream, Topic, User
 from borzoi.shards.metrics.overview import (
     PARTITIONS_PER_TURN,
@@ -16,6 +15,7 @@ from borzoi.shards.metrics.overview import (
     names_of,
 )
 from borzoi.shards.metrics.shard_figures import Cut
+from borzoi.shards.reading.describe import Describer
 from borzoi.storage.published import Published
 
 

@@ -10,13 +10,11 @@ import psutil
 import pytest
 
 from borzoi.protocol.identifiers import ConsumerKind
-from borzoi.shards.archiving import Archiver, ArchivingStats
-from borzoi.shards.clients import Clients
-from borzoi.shards.durability import Durability
-from borzoi.shards.listener import Listener
-from borzoi.shards.metadata_service import MetadataService
+from borzoi.shards.changes.service import MetadataService
+from borzoi.shards.doors.http import HttpCounts
+from borzoi.shards.doors.listener import Listener
+from borzoi.shards.identity.clients import Clients
 from borzoi.shards.metrics import own_figures as module
-from borzoi.shards.metrics.http_door import HttpCounts
 from borzoi.shards.metrics.own_figures import Sources, Walk, own_figures, resident_memory
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,
@@ -30,14 +28,16 @@ from borzoi.shards.metrics.shard_figures import (
     decode,
     encode,
 )
-from borzoi.shards.owned_partition import OwnedPartition
-from borzoi.shards.partitions import Partitions
+from borzoi.shards.partitions.durability import Durability
+from borzoi.shards.partitions.owned import Partitions
+from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.upkeep.archiver import Archiver, ArchivingStats
 from borzoi.shares import ShareFigures
 from borzoi.storage.codecs import Codec
 from borzoi.storage.ratio import Ratio
 from borzoi.storage.segment import Compressed
+from tests.shards.lifecycle.test_deleting import delete, run_disk, send
 from tests.shards.owner import TARGET, Owner, Statuses
-from tests.shards.test_deleting import delete, run_disk, send
 
 SPACE = TARGET.namespace
 CONSUMER, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP

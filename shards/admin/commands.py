@@ -1,0 +1,276 @@
+"""The broker's commands: `borzoi serve`, `check`, `compression`, `config`, ...; `iggy-server`.
+
+Starts the nursery of the workers, reads the configuration meanwhile, then hands over to the
+supervisor in the same process. What a command needs is imported when it runs: nothing must keep the
+nursery waiting. Always: a
+configuration that cannot be used ends with exit code 1 and one line on standard error that says
+what was found and what is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+import borzoi
+from borzoi.shards.admin.config_option import config_option, load_named
+from borzoi.shards.nursery.process import NurseryProcess, start_nursery
+from borzoi.terminal import VisibleErrors, VisibleGroup, say, say_json
+
+if TYPE_CHECKING:
+    from borzoi.shards.config import ConfigError, Loaded
+
+CONFIG_ERROR: Final = 1
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def serve_parameters(command: Command) -> Command:
+    """The options that `borzoi serve` and `iggy-server` share."""
+    for option in (
+        click.option("--follower", is_flag=True, help="Report this node as a follower."),
+        click.option(
+            "--with-default-root-credentials",
+            is_flag=True,
+            help="Use iggy/iggy for root where the environment says nothing.",
+        ),
+        click.option("-f", "--fresh", is_flag=True, help="Delete all data before starting."),
+        click.option(
+            "-c",
+            "--config-provider",
+            default="file",
+            show_default=True,
+            help="Kept for compatibility; the file is the only provider.",
+        ),
+        config_option,
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=VisibleGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(borzoi.__version__, "-V", "--version", prog_name="borzoi")
+def main() -> None:
+    """A message-streaming broker that serves Apache Iggy clients."""
+
+
+@main.command()
+@serve_parameters
+def serve(**parameters: Any) -> None:
+    """Run the broker until it is told to stop.
+
+    Ends with 0 if everything acknowledged is on the disk, with 1 if it could not start or go on,
+    with 4 if a shard could not write or sync everything, and with 5 if a shard was killed or died
+    during the stop.
+    """
+    sys.exit(run_broker(shares_port=False, **parameters))
+
+
+@click.command(cls=VisibleErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(borzoi.__version__, "-V", "--version", prog_name="iggy-server")
+@serve_parameters
+def iggy_server(**parameters: Any) -> None:
+    """Run the broker: `borzoi serve` under the name that Iggy's tools look for.
+
+    It shares its TCP port with others that ask for that, as Iggy's server does.
+    """
+    # Their test harness keeps the port bound until the server is ready. `borzoi serve` refuses: a
+    # second broker, started by mistake, would get half of the connections unnoticed.
+    sys.exit(run_broker(shares_port=True, **parameters))
+
+
+@main.command("reset-root")
+@config_option
+@click.option("--generate", is_flag=True, help="Make a password up and print it.")
+def reset_root_command(config_path: Path | None, generate: bool) -> None:
+    """Give the root user of a stopped broker a new password.
+
+    It is taken from IGGY_ROOT_PASSWORD if that is set, asked for on a terminal, and read from the
+    first line of standard input otherwise; never from the command line, which others can read.
+    """
+    loaded = load_or_exit(config_path)
+    # Imported here: nothing else of the command line needs it.
+    from borzoi.shards.admin.reset_root import check_new_password, reset_root
+    from borzoi.shards.config import ConfigError
+    from borzoi.shards.identity.root_account import (
+        GENERATED_PREFIX,
+        PASSWORD_VARIABLE,
+        random_password,
+    )
+
+    try:
+        if generate:
+            password = random_password()
+        elif loaded.environ.get(PASSWORD_VARIABLE):
+            say(f"borzoi: taking the new password from {PASSWORD_VARIABLE}", err=True)
+            password = loaded.environ[PASSWORD_VARIABLE]
+        elif sys.stdin.isatty():
+            password = click.prompt("New root password", hide_input=True, confirmation_prompt=True)
+        else:
+            password = sys.stdin.readline().removesuffix("\n")
+        check_new_password(password)
+        username = reset_root(loaded.config, password)
+    except ConfigError as error:
+        sys.exit(report(error))
+    say(f"borzoi: the root user {username!r} has a new password", err=True)
+    if generate:
+        say(f"{GENERATED_PREFIX}{password}")
+
+
+@main.command("check")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--repair", is_flag=True, help="Mend what can be mended without losing anything.")
+@click.option("--json", "json_wanted", is_flag=True, help="Report as JSON.")
+@click.option(
+    "--key-file",
+    envvar="IGGY_SYSTEM_ENCRYPTION_KEY_FILE",
+    default="",
+    help="The encryption key, if metadata is encrypted; or IGGY_SYSTEM_ENCRYPTION_KEY.",
+)
+def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: str) -> None:
+    """Verify everything in the data DIRECTORY of a stopped broker.
+
+    Ends with 0 if all of it verifies, with 2 if --repair or the next start mends what is wrong, and
+    with 3 if something is damaged. A repair makes indexes anew, removes what a crash left over, and
+    cuts torn writes off; it touches nothing that verifies.
+    """
+    # Imported here: nothing else of the command line needs it.
+    from borzoi.shards.admin.check_data import check_data
+    from borzoi.shards.admin.check_report import as_json, exit_code, text_lines
+    from borzoi.shards.config import ConfigError
+    from borzoi.shards.config.schema import Encryption
+    from borzoi.shards.directory.key import configured_key
+    from borzoi.storage.files import Files
+
+    given = os.environ.get("IGGY_SYSTEM_ENCRYPTION_KEY", "")
+    try:
+        key = configured_key(Encryption(key=given, key_file=key_file))
+        findings = check_data(directory, Files(), repair=repair, key=key)
+    except ConfigError as error:
+        sys.exit(report(error))
+    if json_wanted:
+        say_json(as_json(str(directory), findings))
+    else:
+        for line in text_lines(str(directory), findings):
+            say(line)
+    sys.exit(exit_code(findings))
+
+
+@main.command("compression")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--json", "json_wanted", is_flag=True, help="Report as JSON.")
+def compression_command(directory: Path, json_wanted: bool) -> None:
+    """Show what compression saves, per topic of the data DIRECTORY, while a broker uses it or not.
+
+    Sizes are those of the segments that are compressed; those that are not are only counted.
+    """
+    # Imported here: nothing else of the command line needs it.
+    import json
+
+    from borzoi.shards.config import ConfigError
+    from borzoi.shards.directory.used_layout import layout_of
+    from borzoi.storage.files import Files
+    from borzoi.storage.ratio import ratio_lines, topic_ratios
+
+    try:
+        found = list(topic_ratios(layout_of(directory), Files()))
+    except OSError as error:
+        sys.exit(report(ConfigError(f"{directory} cannot be read: {error}")))
+    if json_wanted:
+        say_json(json.dumps([one.as_json() for one in found], indent=2))
+    else:
+        for line in ratio_lines(found):
+            say(line)
+
+
+@main.group()
+def config() -> None:
+    """Look at the configuration without starting anything."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def check(file: Path) -> None:
+    """Check FILE strictly: unknown keys count as errors."""
+    from borzoi.shards.config import check_file
+
+    problems = check_file(file)
+    for problem in problems:
+        say(f"borzoi: {file}: {problem}", err=True)
+    if problems:
+        sys.exit(CONFIG_ERROR)
+    say(f"{file}: fine")
+
+
+@config.command()
+def show() -> None:
+    """Print the effective configuration as TOML, secrets masked."""
+    from borzoi.shards.config import render_toml
+
+    loaded = load_or_exit(None)
+    for warning in loaded.warnings:
+        say(f"borzoi: {warning}", err=True)
+    for line in render_toml(loaded.config).removesuffix("\n").split("\n"):
+        say(line)
+
+
+def run_broker(**parameters: Any) -> int:
+    """The exit code of the broker, once it has stopped."""
+    nursery = start_nursery()
+    try:
+        return _run_with(nursery, **parameters)
+    finally:
+        nursery.end()
+
+
+def _run_with(
+    nursery: NurseryProcess,
+    *,
+    config_path: Path | None,
+    config_provider: str,
+    fresh: bool,
+    with_default_root_credentials: bool,
+    follower: bool,
+    shares_port: bool,
+) -> int:
+    loaded = load_or_exit(config_path)
+    warnings = loaded.warnings
+    if config_provider != "file":
+        warnings += (f"--config-provider {config_provider!r} is ignored: there is only the file",)
+    # Imported here: `borzoi config` and `--help` need none of it.
+    from borzoi.shards.config import ConfigError
+    from borzoi.shards.directory.serve_options import ServeOptions
+    from borzoi.shards.process.supervisor import run
+
+    options = ServeOptions(
+        fresh=fresh,
+        default_root_credentials=with_default_root_credentials,
+        follower=follower,
+        shares_port=shares_port,
+        sources=loaded.sources,
+        environ=loaded.environ,
+    )
+    try:
+        return run(loaded.config, warnings, options, nursery)
+    except ConfigError as error:
+        # CPUs, memory and the root account are looked at when the broker starts, not before.
+        return report(error)
+
+
+def load_or_exit(config_path: Path | None) -> Loaded:
+    from borzoi.shards.config import ConfigError
+
+    try:
+        return load_named(config_path)
+    except ConfigError as error:
+        sys.exit(report(error))
+
+
+def report(error: ConfigError) -> int:
+    say(f"borzoi: {error}", err=True)
+    return CONFIG_ERROR

@@ -1,0 +1,232 @@
+"""The TCP door of a shard: its own listening socket, and the connections that came through.
+
+Every worker opens its own socket with SO_REUSEPORT; when one dies, the kernel sends new
+connections to the living. Counts are bounded and shared by address and user: too many connections
+are closed at once, and those that do not log in give way (doors/places.py).
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from borzoi.protocol.errors import Disconnected
+from borzoi.protocol.frame import encode_response
+from borzoi.protocol.responses.clients import Transport
+from borzoi.router.pool import MemoryPool
+from borzoi.router.receive import ReceiveBlocks
+from borzoi.shards.config.addresses import format_address, parse_address
+from borzoi.shards.config.durations import seconds
+from borzoi.shards.config.schema import Limits, TcpSocket
+from borzoi.shards.doors.admission import ConnectionLimits
+from borzoi.shards.doors.copying import COPY_BYTES, CopyingLink, CopyingSession
+from borzoi.shards.doors.guarded_session import GuardedSession
+from borzoi.shards.doors.places import ConnectionPlaces
+from borzoi.shards.doors.tcp import Connection, SessionOfConnection
+from borzoi.shards.faults.in_work import InWork
+from borzoi.shards.faults.poison import Guard, Refusal
+from borzoi.shards.identity.clients import Clients
+from borzoi.shards.identity.origins import host_of, origin_of
+from borzoi.shards.orders.spec import SessionState
+from borzoi.shards.serving.session import Link, Session
+
+LOG: Final = logging.getLogger(__name__)
+
+BACKLOG: Final = 1024
+PARTING: Final = encode_response(Disconnected.status)
+
+
+class Listener:
+    """Accepts connections and knows the open ones. Implements Connections."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        receive: ReceiveBlocks,
+        pool: MemoryPool,
+        clients: Clients,
+        limits: Limits,
+        in_work: InWork,
+        new_session: Callable[[Link, str, Transport], Session],
+        adopt_session: Callable[[Link, SessionState], Session],
+        lost_session: Callable[[SessionState], None],
+    ) -> None:
+        self._loop = loop
+        self._receive = receive
+        self._pool = pool
+        self._clients = clients
+        self._in_work = in_work
+        self._guard = Guard(time.monotonic)
+        self._is_guarded = False
+        self._new_session = new_session
+        self._adopt_session = adopt_session
+        self._lost_session = lost_session
+        # By address: sockets that another shard has let go of and that are about to open here.
+        self._arriving: dict[str, SessionState] = {}
+        self.places = ConnectionPlaces[Connection](
+            limits.connections_max,
+            limits.connections_per_address_max,
+            limits.connections_before_login_max,
+            limits.share_weight,
+        )
+        self._limits = ConnectionLimits(
+            limits.frame_size_max,
+            limits.control_frame_size_max,
+            limits.frame_size_max_before_login,
+            seconds(limits.login_timeout),
+            seconds(limits.frame_timeout),
+            seconds(limits.write_timeout),
+            limits.read_rate_min,
+        )
+        self._open: dict[Connection, Session] = {}
+        self._server: asyncio.Server | None = None
+
+    @property
+    def open_count(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
+
+    async def listen(self, address: str, options: TcpSocket) -> str:
+        """Open the socket; the address with the real port."""
+        listening = open_socket(address, options)
+        self._server = await self._loop.create_server(self._accept, sock=listening, backlog=BACKLOG)
+        return bound_address(listening)
+
+    async def adopt(self, arrived: socket.socket, state: SessionState) -> None:
+        """Serve a connection that another shard has let go of."""
+        arrived.setblocking(False)
+        self._arriving[state.address] = state
+        try:
+            await self._loop.connect_accepted_socket(self._accept, arrived)
+        except OSError as error:
+            LOG.info("%s was gone before it arrived: %s", state.address, error)
+            arrived.close()
+        finally:
+            if self._arriving.pop(state.address, None) is not None:
+                # Refused, or gone: its end is ours to tell.
+                self._lost_session(state)
+
+    def opened(self, connection: Connection, address: str) -> SessionOfConnection | None:
+        """A session for a new connection, None when there are too many."""
+        origin = origin_of(host_of(address))
+        arriving = self._arriving.get(address)
+        if arriving is None:
+            if not self.places.admits(origin):
+                return None
+            if (leaving := self.places.giving_way()) is not None:
+                leaving.close(PARTING)
+        elif self.places.is_full:
+            LOG.warning("refused %s of another shard: %d are open", address, len(self._open))
+            return None
+        link: Link = CopyingLink(connection) if COPY_BYTES else connection
+        if arriving is not None:
+            del self._arriving[address]
+            session = self._adopt_session(link, arriving)
+        else:
+            session = self._new_session(link, address, Transport.TCP)
+        self._open[connection] = session
+        self.places.add(connection, session, origin)
+        self._clients.add(session)
+        if arriving is not None:
+            session.settle_in(arriving)
+        return self._carried(connection, session)
+
+    def lost(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
+        session = self._open.pop(connection, None)
+        if session is None:
+            return
+        self._clients.remove(session)
+        self.places.remove(connection)
+
+    def check_deadlines(self) -> None:
+        """Close connections that keep us waiting too long, and count who is logged in."""
+        self.places.settle()
+        now = self._loop.time()
+        for connection, session in list(self._open.items()):
+            reason = connection.check_deadlines(now)
+            if reason is not None:
+                LOG.info(
+                    "closed client %d of %s: it %s", session.client_id, session.address, reason
+                )
+
+    def close(self) -> None:
+        """Stop accepting and say goodbye to everybody."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._open):
+            connection.close(PARTING)
+
+    def _accept(self) -> Connection:
+        return Connection(self._loop, self, self._receive, self._pool, self._limits, self._in_work)
+
+    # Requests that kill workers.
+
+    def refuse(self, refusals: Sequence[Refusal]) -> None:
+        """Do not carry these out as long as they say."""
+        self._guard.refuse(refusals)
+        self._guard_connections()
+
+    def _guard_connections(self) -> None:
+        """A guard before every session while something is refused, and none afterwards."""
+        ends_in_s = self._guard.ends_in_s()
+        self._is_guarded = ends_in_s > 0
+        for connection, session in self._open.items():
+            connection.carry(self._carried(connection, session))
+        if self._is_guarded:
+            self._loop.call_later(ends_in_s, self._guard_connections)
+
+    def _carried(self, connection: Connection, session: Session) -> SessionOfConnection:
+        carried = CopyingSession(session) if COPY_BYTES else session
+        return GuardedSession(carried, connection, self._guard) if self._is_guarded else carried
+
+
+def open_socket(address: str, options: TcpSocket) -> socket.socket:
+    """A bound socket that shares its port with the other shards (and with nobody else's user)."""
+    family, where = _resolved(address)
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if options.override_defaults:
+            _set_options(opened, options)
+        opened.bind(where)
+        opened.listen(BACKLOG)
+        opened.setblocking(False)
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
+def check_port_is_free(address: str) -> None:
+    """OSError if anybody listens there already, be it another broker that shares its port."""
+    family, where = _resolved(address)
+    with socket.socket(family, socket.SOCK_STREAM) as alone:
+        # Only this: connections of an earlier run that linger are no hindrance.
+        alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        alone.bind(where)
+
+
+def _resolved(address: str) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+    host, port = parse_address(address)
+    family, _, _, _, where = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return family, where
+
+
+def _set_options(listening: socket.socket, options: TcpSocket) -> None:
+    """Accepted connections inherit these from the listening socket."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.recv_buffer_size)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_size)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(options.keepalive))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, int(options.nodelay))
+
+
+def bound_address(listening: socket.socket) -> str:
+    """Where it listens, with the real port."""
+    host, port = listening.getsockname()[:2]
+    return format_address(host, port)

@@ -1,0 +1,44 @@
+"""What handlers may use: one bundle per worker, made at its start and never changed."""
+
+from dataclasses import dataclass
+
+from borzoi.router.pool import MemoryPool
+from borzoi.shards.changes.service import MetadataService
+from borzoi.shards.config.schema import Compression
+from borzoi.shards.groups.service import Groups
+from borzoi.shards.identity.clients import Clients
+from borzoi.shards.identity.logins import Logins
+from borzoi.shards.loop.clock import BrokerClock
+from borzoi.shards.loop.tasks import Tasks
+from borzoi.shards.observing.cluster import Cluster
+from borzoi.shards.observing.snapshots import Snapshots
+from borzoi.shards.observing.statistics import Statistics
+from borzoi.shards.orders.migration import Migration
+from borzoi.shards.partitions.durability import Durability
+from borzoi.shards.ports.owners import Owners
+from borzoi.shards.ports.partitioning import Sends
+from borzoi.shards.ports.polls import Polls
+from borzoi.shards.reading.describe import Describer
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a worker, by what they do for a request."""
+
+    clients: Clients
+    clock: BrokerClock
+    cluster: Cluster
+    compression: Compression
+    describer: Describer
+    durability: Durability
+    groups: Groups
+    logins: Logins
+    metadata: MetadataService
+    migration: Migration
+    owners: Owners
+    polls: Polls
+    pool: MemoryPool
+    sends: Sends
+    snapshots: Snapshots
+    statistics: Statistics
+    tasks: Tasks

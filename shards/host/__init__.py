@@ -1,0 +1,1 @@
+"""What this machine has: CPUs, NUMA nodes, limits of descriptors."""

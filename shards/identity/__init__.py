@@ -1,0 +1,5 @@
+"""Who a client is: passwords, tokens, logins, the list of clients.
+
+Owns the sessions of this shard as a list, failures of logins, and the threads that hash. A
+password is never kept or logged. Read logins.py, then clients.py.
+"""

@@ -1,0 +1,53 @@
+"""Clients that have gone silent are forgotten: the periodic scan of a shard over its sessions.
+
+Only PING counts as a sign of life, and connecting counts as the first. Whoever is found silent
+for longer than 1.2 intervals at the moment of a scan leaves the registry of clients, and with it
+its consumer groups. Its connection stays: plain sends and polls go on, because clients that never
+ping exist and have done nothing wrong; what needs a registered client is refused.
+
+Always: nobody is evicted between two scans, and the clock of the scans starts with the listener.
+Evicting by a timer of each client would be earlier than official clients expect.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from borzoi.shards.identity.clients import Clients, Connected
+
+SILENT_INTERVALS_MAX: Final = 1.2
+
+
+class Heartbeats:
+    """Scans the clients of this shard."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clients: Clients,
+        interval_s: float,
+        on_evicted: Callable[[Connected], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._loop = loop
+        self._clients = clients
+        self._interval_s = interval_s
+        self._on_evicted = on_evicted
+        self._clock = clock
+        self._next_scan = 0.0
+
+    def start(self) -> None:
+        """Scan every interval from now on; the first time when one has passed."""
+        self._next_scan = self._loop.time() + self._interval_s
+        self._loop.call_at(self._next_scan, self._scan)
+
+    def _scan(self) -> None:
+        silent_since = self._clock() - SILENT_INTERVALS_MAX * self._interval_s
+        for session in self._clients.silent(silent_since):
+            self._clients.evict(session)
+            self._on_evicted(session)
+        # Scans stay on their grid; those that a stalled loop has missed are not made up for.
+        while self._next_scan <= self._loop.time():
+            self._next_scan += self._interval_s
+        self._loop.call_at(self._next_scan, self._scan)

@@ -1,0 +1,4 @@
+"""The beginning and the end of a partition's data: recovery, repair, deletion, the last sync.
+
+Owns what may remove or cut bytes; nothing else does. blockers.py knows who still reads a segment.
+"""

@@ -1,0 +1,4 @@
+"""Small helpers of the event loop: tasks, the clock, fair turns, pace.
+
+Owns no state of the broker.
+"""

@@ -1,0 +1,4 @@
+"""What the broker tells about itself to clients: statistics, clients, snapshots.
+
+Owns no state but caches of it. snapshot_parts.py is what a snapshot holds.
+"""

@@ -1,0 +1,61 @@
+"""How often polls found their bytes in memory: per partition, of all shards together.
+
+What stands between a poll and the disk is the kernel's page cache, seen through mapped windows. A
+read whose bytes all lay there is a hit; one for which a thread had to fetch them is a miss. Every
+shard counts for the partitions it has read lately (Readers), whoever owns them. A poll with
+auto-commit is two reads: the owner's, to see what is committed, and that of the shard that sends.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from borzoi.protocol.responses.stats import CACHE_METRIC, CacheMetric
+from borzoi.router.placement import unpack_namespace
+from borzoi.router.pool import MemoryPool
+from borzoi.shards.reading.readers import Readers
+from borzoi.shards.rings.lending import tell, told_by
+from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.requests import Done, RequestKind
+
+
+class Caches:
+    """The counters of this shard, and everybody's by asking."""
+
+    def __init__(self, readers: Readers, peers: Peers, pool: MemoryPool) -> None:
+        self._readers = readers
+        self._peers = peers
+        self._pool = pool
+
+    async def metrics(self) -> tuple[CacheMetric, ...]:
+        """One entry for each partition that anybody has read lately."""
+        found = self._own()
+        for shard in self._peers.shards():
+            data = await told_by(self._peers, self._pool, shard, RequestKind.CACHE_METRICS)
+            found += map(CacheMetric._make, CACHE_METRIC.iter_unpack(data))
+        return together(found)
+
+    def serve(self, lent: memoryview, done: Done) -> None:
+        """Write our counters into a peer's buffer, or say how large it has to be."""
+        tell(lent, b"".join(CACHE_METRIC.pack(*metric) for metric in self._own()), done)
+
+    def _own(self) -> list[CacheMetric]:
+        return [
+            metric(*unpack_namespace(namespace), reads - misses, misses)
+            for namespace, reads, misses in self._readers.reads()
+        ]
+
+
+def together(metrics: Iterable[CacheMetric]) -> tuple[CacheMetric, ...]:
+    """One entry per partition, by stream, topic and partition."""
+    hits: Counter[tuple[int, int, int]] = Counter()
+    misses: Counter[tuple[int, int, int]] = Counter()
+    for one in metrics:
+        hits[one[:3]] += one.hits
+        misses[one[:3]] += one.misses
+    return tuple(metric(*place, hits[place], misses[place]) for place in sorted(hits))
+
+
+def metric(stream: int, topic: int, partition: int, hits: int, misses: int) -> CacheMetric:
+    """An entry with its ratio."""
+    ratio = hits / (hits + misses) if hits + misses else 0.0
+    return CacheMetric(stream, topic, partition, hits, misses, ratio)

@@ -1,0 +1,103 @@
+"""What became of old segments since the workers started, in words: for whoever asks for a snapshot.
+
+Every shard knows what it has deleted, archived and compressed itself, and who stood in the way. It
+tells that as text; the shard that is asked puts the texts of all together. A worker that was
+replaced begins to count anew, so each says for how long it has counted.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from borzoi.protocol.errors import BrokerError
+from borzoi.router.placement import unpack_namespace
+from borzoi.router.pool import MemoryPool
+from borzoi.shards.lifecycle.blockers import name_of
+from borzoi.shards.lifecycle.deleting import DeletingStats
+from borzoi.shards.rings.lending import tell, told_by
+from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.requests import Done, RequestKind
+from borzoi.shards.upkeep.archiver import ArchivingStats
+from borzoi.shards.upkeep.compression import CompressingStats
+
+ANSWER_TIME_MAX_S: Final = 2.0
+BLOCKERS_TOLD_MAX: Final = 20
+"""So many of those who stand in the way are named, the most frequent first."""
+
+
+class UpkeepStats(NamedTuple):
+    """The figures of one shard; `archived` is None without an archive."""
+
+    counted_s: float
+    deleted: DeletingStats
+    archived: ArchivingStats | None
+    compressed: CompressingStats = CompressingStats()
+
+
+class Upkeep:
+    """The figures of this shard, and everybody's by asking."""
+
+    def __init__(
+        self, shard: int, stats: Callable[[], UpkeepStats], peers: Peers, pool: MemoryPool
+    ) -> None:
+        self._shard = shard
+        self._stats = stats
+        self._peers = peers
+        self._pool = pool
+
+    async def report(self) -> bytes:
+        """The texts of all shards, in their order. Waits for none that does not answer."""
+        shards = sorted((self._shard, *self._peers.shards()))
+        return b"".join(await asyncio.gather(*(self._text_of(shard) for shard in shards)))
+
+    async def _text_of(self, shard: int) -> bytes:
+        if shard == self._shard:
+            return self._own()
+
+        try:
+            async with asyncio.timeout(ANSWER_TIME_MAX_S):
+                text = await told_by(self._peers, self._pool, shard, RequestKind.UPKEEP)
+        except (TimeoutError, BrokerError) as error:
+            return f"shard {shard} cannot be asked: {error!r}\n".encode()
+        return text or b"shard %d is being replaced\n" % shard
+
+    def serve(self, lent: memoryview, done: Done) -> None:
+        """Write our text into a peer's buffer, or say how large it has to be."""
+        tell(lent, self._own(), done)
+
+    def _own(self) -> bytes:
+        lines = (f"shard {self._shard}: {line}\n" for line in described(self._stats()))
+        return "".join(lines).encode()
+
+
+def described(stats: UpkeepStats) -> Iterator[str]:
+    """One thing in each line."""
+    yield f"counted for {stats.counted_s:.0f} s"
+    deleted, archived = stats.deleted, stats.archived
+    yield f"deleted {deleted.segments} segments with {deleted.size_bytes} bytes"
+    if archived is None:
+        yield "has no archive"
+    else:
+        yield f"archived {archived.segments} segments with {archived.size_bytes} bytes"
+        if archived.failures:
+            yield f"the archive has failed {archived.failures} times in a row"
+    compressed = stats.compressed
+    yield f"compressed {compressed.segments} segments"
+    if compressed.waiting:
+        yield (
+            f"{compressed.waiting} sealed segments of {compressed.partitions} partitions wait to be"
+            f" compressed, the oldest for {compressed.waited_s:.0f} s or longer"
+        )
+    if compressed.left_plain:
+        yield f"{compressed.left_plain} segments are damaged or would not shrink, and stay plain"
+    named = heapq.nlargest(BLOCKERS_TOLD_MAX, deleted.blocked.items(), key=lambda one: one[1])
+    for blocker, times in named:
+        stream, topic, partition = unpack_namespace(blocker.namespace)
+        name = name_of(blocker.kind, blocker.consumer)
+        yield (
+            f"stream {stream}, topic {topic}, partition {partition}: {name} had"
+            f" not read what was to be deleted, {times} times"
+        )
+    if len(deleted.blocked) > len(named):
+        yield f"and {len(deleted.blocked) - len(named)} more who had not read"

@@ -1,0 +1,150 @@
+"""What a worker is told at its birth, and the orders and events that travel later.
+
+The specification lies in a memfd: it may hold the encryption key and the hash of a password, which
+must not be seen in a process list. It goes through the nursery (nursery.py) together
+with the descriptors that it names, by the supervisor's numbers; the worker renumbers it.
+
+    supervisor -> worker   recover, listen(address, metrics_address), stop,
+                           replace_peer(shard, generation) + 2 fds, adopt(session) + 1 fd,
+                           refuse(refused)
+    worker -> supervisor   metadata_ready(root_created), recovered,
+                           listening(address, metrics_address), cannot_boot(reason),
+                           peer_replaced(shard, generation),
+                           hand_over(shard, session) + 1 fd, passed on as adopt
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from borzoi.shards.faults.poison import Refusal
+from borzoi.shards.groups.share import Seat
+from borzoi.shards.loop.clock import BrokerStart
+
+SPEC_SIZE_MAX: Final = 1 << 20
+
+CANNOT_BOOT: Final = 3
+"""Exit code of a worker that cannot start, however often it is tried: the broker stops."""
+
+INCOMPLETE: Final = 4
+"""Exit code of a worker that stopped in order, but not everything acknowledged is on the disk."""
+
+BROKEN: Final = 70
+"""Exit code of a worker that found one of its own invariants broken: it is restarted."""
+
+
+class Root(msgspec.Struct, frozen=True):
+    """The root account of a first boot. Hashed by the supervisor, while the nursery imports."""
+
+    username: str
+    password_hash: str
+
+
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a worker needs to know before it can talk."""
+
+    supervisor_pid: int
+    broker_start: BrokerStart
+    shard: int
+    shard_count: int
+    cpu: int | None
+    node: int | None
+    config: msgspec.Raw
+    rust_log: str
+    follower: bool
+    shares_port: bool
+    root: Root | None
+    # Empty if nothing is or was encrypted.
+    encryption_key: bytes
+    # Empty on the first boot: the worker waits for orders. A restarted one goes on by itself.
+    tcp_address: str
+    # Of a restarted worker; empty if nobody wants metrics.
+    metrics_address: str
+    generations: tuple[int, ...]
+    budget: int
+    arena_size: int
+    board_slots: int
+    channel_fd: int
+    board_fd: int
+    clean_stop_fd: int
+    control_fds: tuple[int, ...]
+    arena_fds: tuple[int, ...]
+    wake_fds: tuple[int, ...]
+    # Where a traceback is left by a fatal signal.
+    trace_fd: int
+    refused: tuple[Refusal, ...]
+
+    def fds(self) -> tuple[int, ...]:
+        """Every descriptor the worker is given."""
+        single = (self.channel_fd, self.board_fd, self.clean_stop_fd, self.trace_fd)
+        return (*single, *self.control_fds, *self.arena_fds, *self.wake_fds)
+
+    def renumbered(self, fds: Sequence[int]) -> "WorkerSpec":
+        """The same with the descriptors `fds`, which are in the order of fds()."""
+        assert len(fds) == len(self.fds()), "a descriptor is missing"
+        channel_fd, board_fd, clean_stop_fd, trace_fd, *rest = fds
+        count = self.shard_count
+        return msgspec.structs.replace(
+            self,
+            channel_fd=channel_fd,
+            board_fd=board_fd,
+            clean_stop_fd=clean_stop_fd,
+            trace_fd=trace_fd,
+            control_fds=tuple(rest[:count]),
+            arena_fds=tuple(rest[count : 2 * count]),
+            wake_fds=tuple(rest[2 * count :]),
+        )
+
+
+class SessionState(msgspec.Struct, frozen=True):
+    """What goes along with a socket that moves to another shard."""
+
+    address: str
+    user_id: int
+    user_created_at: int
+    generation: str
+    knows_all_codecs: bool
+    last_heartbeat: float  # of the monotonic clock, which all processes of a machine share
+    seats: tuple[Seat, ...] = ()
+
+
+class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From the supervisor."""
+
+    order: str
+    address: str = ""
+    metrics_address: str = ""
+    shard: int = -1
+    generation: int = 0
+    session: SessionState | None = None
+    refused: tuple[Refusal, ...] = ()
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From a worker."""
+
+    event: str
+    address: str = ""
+    metrics_address: str = ""
+    shard: int = -1
+    generation: int = 0
+    reason: str = ""
+    root_created: bool = False
+    session: SessionState | None = None
+
+
+def write_spec(spec: WorkerSpec) -> int:
+    """A memfd with the specification, for the worker."""
+    fd = os.memfd_create("borzoi-spec", os.MFD_CLOEXEC)
+    os.write(fd, msgspec.json.encode(spec))
+    return fd
+
+
+def read_spec(fd: int) -> WorkerSpec:
+    """The specification, read and closed."""
+    try:
+        return msgspec.json.decode(os.pread(fd, SPEC_SIZE_MAX, 0), type=WorkerSpec)
+    finally:
+        os.close(fd)

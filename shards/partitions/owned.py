@@ -1,0 +1,423 @@
+"""The partitions this shard owns: the only code that changes their logs and offsets.
+
+Owned by the worker's loop. A partition is found by its Target; an older birth than the one in
+the metadata is answered with "not found", so nothing that was sent before a purge or a delete
+can touch what came after it. Directories are made at the first append.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from borzoi.protocol.batch import matching_messages, message_start
+from borzoi.protocol.errors import (
+    BrokerError,
+    CannotReadPartitions,
+    ConsumerOffsetNotFound,
+    InvalidOffset,
+    PartitionNotFound,
+)
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.router.placement import pack_namespace, unpack_namespace
+from borzoi.router.target import Target
+from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.state import Run
+from borzoi.shards.partitions.deduplication import Deduplication
+from borzoi.shards.partitions.durability import Durability
+from borzoi.shards.partitions.group_commit import GroupCommit
+from borzoi.shards.partitions.message_ids import RANDOM_IDS
+from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.partitions.resubmission import stored_since
+from borzoi.shards.reading.poll_start import current_offset, poll_start
+from borzoi.shards.reading.readers import HEALS_MAX, Readers
+from borzoi.shards.reading.warm_reads import WARM_TRIES_MAX, WarmReads
+from borzoi.shards.rings.poll import Poll
+from borzoi.shards.rings.requests import Done
+from borzoi.shares import ShareFigures
+from borzoi.storage.encrypted import Encryption, cipher_of
+from borzoi.storage.files import Files
+from borzoi.storage.layout import DataLayout
+from borzoi.storage.log import LogSettings, PartitionLog
+from borzoi.storage.offsets import ConsumerOffsets
+from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.reader import Packed, Slices
+from borzoi.storage.staging import LargeBatch
+from borzoi.storage.trash import retire_directory
+
+LOG: Final = logging.getLogger(__name__)
+
+EAGER_FILES_MAX: Final = 32
+"""A purge of more partitions than this leaves their files to the first appends: a thousand at
+once would hold the loop for a second."""
+
+
+class Partitions:
+    """Everything this shard owns, by namespace."""
+
+    def __init__(
+        self,
+        layout: DataLayout,
+        files: Files,
+        open_files: OpenFiles,
+        settings: LogSettings,
+        durability: Durability,
+        commit: GroupCommit,
+        readers: Readers,
+        warm_reads: WarmReads,
+        *,
+        consumers_max: int,
+        share_weight: int,
+        response_size_max: int,
+        deduplication: Deduplication | None = None,
+        encryption: Encryption | None = None,
+    ) -> None:
+        self._layout = layout
+        self._files = files
+        self._open_files = open_files
+        self._settings = settings
+        self._durability = durability
+        self._commit = commit
+        self._readers = readers
+        self._warm_reads = warm_reads
+        self._consumers_max = consumers_max
+        self._share_weight = share_weight
+        self._response_size_max = response_size_max
+        self._deduplication = deduplication
+        self._encryption = encryption
+        self._owned: dict[int, OwnedPartition] = {}
+        self._refused: dict[int, str] = {}
+        self.on_large_batch: Callable[[Target, LargeBatch], None] = lambda _target, _batch: None
+
+    def __iter__(self) -> Iterator[OwnedPartition]:
+        return iter(list(self._owned.values()))
+
+    def adopt(self, target: Target, log: PartitionLog, offsets: ConsumerOffsets) -> None:
+        """Take over a partition that recovery has opened, and publish it."""
+        partition = OwnedPartition(target, log, offsets, log.written)
+        self._owned[target.namespace] = partition
+        log.tell_large_batches(lambda batch: self.on_large_batch(target, batch))
+        self._commit.publish(partition, log.written)
+
+    def refuse(self, target: Target, reason: str) -> None:
+        """Serve nothing of a partition whose files cannot be trusted, and overwrite nothing."""
+        self._refused[target.namespace] = reason
+
+    @property
+    def refused(self) -> list[int]:
+        """The namespaces of partitions that are not served."""
+        return list(self._refused)
+
+    def find(self, target: Target) -> OwnedPartition:
+        """The partition, in the life that `target` means."""
+        partition = self._owned.get(target.namespace)
+        if partition is None:
+            if target.namespace in self._refused:
+                raise CannotReadPartitions(self._refused[target.namespace])
+            partition = self._open_new(target)
+        elif partition.target.birth != target.birth:
+            raise PartitionNotFound(
+                f"partition {target}: birth {target.birth} asked for, birth"
+                f" {partition.target.birth} is what lives there now"
+            )
+        return partition
+
+    def known_target(self, namespace: int, birth: int) -> Target | None:
+        """The partition of that birth if it is open here; None: look it up in the metadata."""
+        partition = self._owned.get(namespace)
+        if partition is None or partition.target.birth != birth:
+            return None
+        return partition.target
+
+    def append(
+        self, target: Target, batch: memoryview, message_count: int, resubmitted: bool, done: Done
+    ) -> None:
+        """Append a checked batch. It is stamped in place; the caller keeps it until `done`."""
+        try:
+            partition = self.find(target)
+            if self._deduplication is not None:
+                self._deduplication.append(partition, batch, message_count, resubmitted, done)
+                return
+            if resubmitted:
+                stored = self._already_stored(partition, batch, message_count)
+                if stored == message_count:
+                    self._commit.flush(
+                        partition,
+                        lambda status: done(status, 0, 0, 0),
+                        fsync=self._durability is Durability.FSYNC,
+                    )
+                    return
+                batch = batch[message_start(batch, stored) :]
+                message_count -= stored
+            now_us = time.time_ns() // 1000
+            if self._durability is Durability.BUFFERED:
+                # The journal outlives the request, the lent buffer does not.
+                journal = memoryview(bytearray(batch))
+                partition.log.stage(journal, message_count, now_us)
+                # Stamped like its copy: recognised if it is submitted again after our death.
+                batch[:] = journal
+            else:
+                partition.log.stage(batch, message_count, now_us)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        partition.appends.append(done)
+        self._commit.touch(partition)
+
+    def resolve_poll(
+        self,
+        target: Target,
+        poll: Poll,
+        done: Done,
+        *,
+        heals_left: int = HEALS_MAX,
+        loads_left: int = WARM_TRIES_MAX,
+    ) -> None:
+        """Decide what a poll returns: first offset, message count, current offset."""
+
+        def again() -> None:
+            self.resolve_poll(target, poll, done, heals_left=heals_left - 1)
+
+        def loaded() -> None:
+            self.resolve_poll(target, poll, done, heals_left=heals_left, loads_left=loads_left - 1)
+
+        try:
+            partition = self.find(target)
+            if self._durability is Durability.BUFFERED:
+                self._commit.flush(partition, _ignore_status, fsync=False)
+            published = partition.published
+            reader = self._readers.reader(partition.target)
+            kind = ConsumerKind(poll.consumer_kind)
+            start = poll_start(
+                poll,
+                published,
+                partition.offsets.get(kind, poll.consumer),
+                lambda timestamp: reader.find_timestamp(
+                    published, timestamp, may_wait=loads_left == 0
+                ),
+            )
+        except Packed as packed:
+            self._warm_reads.load(
+                packed, loaded, lambda error: done(error.status, 0, 0, 0), user=poll.user
+            )
+            return
+        except BrokerError as error:
+            if heals_left == 0 or not self._readers.heal(target, again):
+                done(error.status, 0, 0, 0)
+            return
+        current = current_offset(published)
+        if start is None:
+            done(0, 0, 0, current)
+            return
+
+        def read(slices: Slices | None, error: BrokerError | None) -> None:
+            if slices is None:
+                if heals_left == 0 or not self._readers.heal(target, again):
+                    done(error.status if error is not None else 0, 0, 0, current)
+            elif poll.auto_commit and slices.message_count:
+                self._commit_poll(partition, poll, slices, current, done)
+            else:
+                done(0, slices.first_offset, slices.message_count, current)
+
+        self._warm_reads.read(
+            reader, published, start, poll.count_max, self._response_size_max, read, user=poll.user
+        )
+
+    def _commit_poll(
+        self,
+        partition: OwnedPartition,
+        poll: Poll,
+        slices: Slices,
+        current: int,
+        done: Done,
+    ) -> None:
+        """Auto-commit: the last offset of a poll counts before the poll is answered."""
+        found = slices.message_count
+        if not partition.alive:
+            done(PartitionNotFound.status, 0, 0, 0)
+            return
+        try:
+            last = slices.first_offset + found - 1
+            partition.offsets.store(
+                ConsumerKind(poll.consumer_kind), poll.consumer, last, poll.user
+            )
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        partition.offset_commits.append(
+            lambda status: done(status, slices.first_offset, found, current)
+        )
+        self._commit.touch(partition)
+
+    def store_offset(
+        self, target: Target, kind: int, consumer: int, offset: int, user: int, done: Done
+    ) -> None:
+        """Set the committed offset of a consumer, for a user; backwards is allowed."""
+        try:
+            partition = self.find(target)
+            end = self.visible_end(partition)
+            if offset >= end:
+                raise InvalidOffset(
+                    f"offset {offset} of partition {target}, whose next offset is {end}"
+                )
+            partition.offsets.store(ConsumerKind(kind), consumer, offset, user)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        partition.offset_commits.append(lambda status: done(status, 0, 0, 0))
+        self._commit.touch(partition)
+
+    def get_offset(self, target: Target, kind: int, consumer: int, done: Done) -> None:
+        """Answer whether something is stored, what, and the partition's current offset."""
+        try:
+            partition = self.find(target)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        stored = partition.offsets.get(ConsumerKind(kind), consumer)
+        current = max(0, self.visible_end(partition) - 1)
+        done(0, stored is not None, stored or 0, current)
+
+    def delete_offset(self, target: Target, kind: int, consumer: int, done: Done) -> None:
+        """Forget the committed offset of a consumer, in memory and on disk."""
+        try:
+            partition = self.find(target)
+            if not partition.offsets.delete(ConsumerKind(kind), consumer):
+                raise ConsumerOffsetNotFound(f"consumer {consumer} of partition {target}")
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        done(0, 0, 0, 0)
+
+    def offset_figures(self) -> ShareFigures:
+        """How stored offsets are shared: the fullest partition's, and the refusals of all."""
+        found = [one for partition in self if (one := partition.offsets.figures()) is not None]
+        if not found:
+            return ShareFigures(self._consumers_max, 0, 0, 0, 0, 0)
+        refusals = sum(one.refusals for one in found)
+        return max(found, key=lambda one: one.taken)._replace(refusals=refusals)
+
+    def flush(self, target: Target, fsync: bool, done: Done) -> None:
+        """Write what is in memory, with `fsync` bring it to the disk."""
+        try:
+            partition = self.find(target)
+        except BrokerError as error:
+            done(error.status, 0, 0, 0)
+            return
+        self._commit.flush(partition, lambda status: done(status, 0, 0, 0), fsync=fsync)
+
+    def flush_journals(self) -> None:
+        """Mode buffered: make the board show everything that was acknowledged."""
+        for partition in self:
+            if partition.log.staged_messages:
+                self._commit.flush(partition, _ignore_status, fsync=False)
+
+    def apply_effects(self, effects: Effects) -> None:
+        """Carry out what a metadata entry removed or purged here. Files leave by one rename."""
+        for stream_id, topic_id, run in effects.removed:
+            self._forget_refused(stream_id, topic_id, run)
+            for partition in self._owned_of(stream_id, topic_id, run):
+                self._end(partition, PartitionNotFound.status)
+        for stream_id, topic_id, old, new in effects.purged:
+            self._forget_refused(stream_id, topic_id, old)
+            ended = self._owned_of(stream_id, topic_id, old)
+            for partition in ended:
+                # Appends that this turn has staged came before the purge: they are answered OK.
+                if self._end(partition, 0) and len(ended) <= EAGER_FILES_MAX:
+                    self._begin_anew(partition.target._replace(birth=new.birth))
+        for stream_id, topic_id, group_id in effects.groups_removed:
+            for partition in self._owned_of_topic(stream_id, topic_id):
+                partition.cursors.pop(group_id, None)
+                partition.offsets.delete(ConsumerKind.GROUP, group_id)
+
+    def visible_end(self, partition: OwnedPartition) -> int:
+        """The next offset as clients know it: what was acknowledged, in each mode."""
+        if self._durability is Durability.BUFFERED:
+            return partition.log.written.next_offset + partition.log.staged_messages
+        return partition.published.next_offset
+
+    def _open_new(self, target: Target) -> OwnedPartition:
+        stream, topic, number = unpack_namespace(target.namespace)
+        directory = self._layout.partition(stream, topic, number)
+        log = PartitionLog.create(
+            directory,
+            target.birth,
+            self._settings,
+            self._files,
+            open_files=self._open_files,
+            random_bytes=RANDOM_IDS,
+            cipher=cipher_of(self._encryption, target.namespace, target.birth),
+        )
+        offsets = ConsumerOffsets(
+            directory, self._files, self._open_files, self._consumers_max, self._share_weight
+        )
+        self.adopt(target, log, offsets)
+        return self._owned[target.namespace]
+
+    def _end(self, partition: OwnedPartition, status: int) -> bool:
+        """End a life; whether its directory is out of the way of the next one."""
+        target = partition.target
+        partition.log.close()
+        del self._owned[target.namespace]
+        moved = self._retire(target.namespace, f"{target.birth}-{target.namespace}")
+        # Last: whoever is told may ask again at once, and must not find the old life.
+        partition.end(status)
+        return moved
+
+    def _retire(self, namespace: int, name: str) -> bool:
+        directory = self._layout.partition(*unpack_namespace(namespace))
+        try:
+            retire_directory(directory, self._layout.trash, name, self._files)
+        except OSError as error:
+            LOG.error("%s cannot be moved away, nothing is served from there: %s", directory, error)
+            self._refused[namespace] = f"{directory} holds what was removed: {error}"
+            return False
+        return True
+
+    def _forget_refused(self, stream_id: int, topic_id: int, run: Run) -> None:
+        """A damaged partition that is deleted or purged makes room for a sound one."""
+        for namespace in list(self._refused):
+            stream, topic, number = unpack_namespace(namespace)
+            first = run.first_partition
+            if (stream, topic) == (stream_id, topic_id) and first <= number < first + run.count:
+                del self._refused[namespace]
+                self._retire(namespace, f"refused-{run.birth}-{namespace}")
+
+    def _begin_anew(self, target: Target) -> None:
+        """After a purge: an empty first segment, as clients of the files expect to find it."""
+        partition = self._open_new(target)
+        try:
+            partition.log.make_files()
+        except BrokerError as error:
+            LOG.warning("partition %s has no files until the first append: %s", target, error)
+
+    def _owned_of(self, stream_id: int, topic_id: int, run: Run) -> list[OwnedPartition]:
+        if run.count < len(self._owned):
+            numbers = range(run.first_partition, run.first_partition + run.count)
+            spaces = (pack_namespace(stream_id, topic_id, number) for number in numbers)
+            found = (self._owned.get(namespace) for namespace in spaces)
+            return [one for one in found if one is not None and one.target.birth == run.birth]
+        return [
+            one
+            for one in self._owned_of_topic(stream_id, topic_id)
+            if one.target.birth == run.birth
+            and run.first_partition <= one.target.partition_id < run.first_partition + run.count
+        ]
+
+    def _owned_of_topic(self, stream_id: int, topic_id: int) -> list[OwnedPartition]:
+        return [
+            one
+            for one in self._owned.values()
+            if unpack_namespace(one.target.namespace)[:2] == (stream_id, topic_id)
+        ]
+
+    def _already_stored(
+        self, partition: OwnedPartition, batch: memoryview, message_count: int
+    ) -> int:
+        """How many messages of a batch the dead owner had written: the leading ones, or none."""
+        stored = stored_since(self._readers, partition, batch, message_count)
+        return 0 if stored is None else matching_messages(batch, stored)
+
+
+def _ignore_status(_status: int) -> None:
+    """For flushes whose failure GroupCommit has reported and nobody waits for."""

@@ -1,0 +1,126 @@
+"""Reading any partition of this broker from its files, whichever shard owns it.
+
+Each shard has its own readers and maps. What may be read is what the owner published on the
+board; nothing here ever writes, waits for another shard, or touches a byte above that end.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from borzoi.router.board import Board
+from borzoi.router.placement import unpack_namespace
+from borzoi.router.target import Target
+from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.rings.requests import Done
+from borzoi.storage.encrypted import Encryption, cipher_of
+from borzoi.storage.files import Files
+from borzoi.storage.index_windows import IndexCaching, IndexWindows
+from borzoi.storage.layout import DataLayout
+from borzoi.storage.mapped import WindowCache
+from borzoi.storage.plain_blocks import PlainBlocks
+from borzoi.storage.published import Published
+from borzoi.storage.reader import PartitionReader
+
+READERS_MAX: Final = 1024
+HEALS_MAX: Final = 8
+"""So many indexes are repaired for one poll; whoever needs more asks again."""
+
+
+class Readers:
+    """The partitions this shard has read lately."""
+
+    def __init__(
+        self,
+        board: Board,
+        layout: DataLayout,
+        windows: WindowCache,
+        files: Files,
+        validate_checksum: bool,
+        blocks: PlainBlocks,
+        caching: IndexCaching = IndexCaching.OPEN_SEGMENT,
+        encryption: Encryption | None = None,
+    ) -> None:
+        self._board = board
+        self._layout = layout
+        self._windows = windows
+        self._index_windows = IndexWindows(caching, windows)
+        self._files = files
+        self._validate_checksum = validate_checksum
+        self._encryption = encryption
+        self.blocks = blocks
+        # How to ask the owner of a partition to check an index; the worker wires it.
+        self.ask_owner: Callable[[Target, int, Done], None] | None = None
+        self._readers: dict[tuple[int, int], PartitionReader] = {}  # oldest first
+
+    def published(self, slot: int) -> Published:
+        """What the owner of a slot published last, of whatever birth that was."""
+        # As Published._make does; it runs for every poll.
+        return tuple.__new__(Published, self._board.read(slot))
+
+    def forget(self, effects: Effects) -> None:
+        """Let go of files that were removed, so that their space is freed."""
+        births = {run.birth for _, _, run in effects.removed}
+        births |= {old.birth for _, _, old, _ in effects.purged}
+        if births:
+            for key in [key for key in self._readers if key[1] in births]:
+                del self._readers[key]
+            self._windows.clear()
+            self._index_windows.clear()
+
+    def heal(self, target: Target, again: Callable[[], None]) -> bool:
+        """After a failed read: have the index that may be to blame checked, then call `again`.
+
+        False if no index is under suspicion: then the error stands.
+        """
+        reader = self.reader(target)
+        segment = reader.doubted
+        if segment is None or self.ask_owner is None:
+            return False
+
+        def checked(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
+            # Whatever came of it: the next read tells what is wrong, if something still is.
+            reader.accept(segment)
+            again()
+
+        self.ask_owner(target, segment, checked)
+        return True
+
+    def let_go_of_deleted(self) -> None:
+        """Unmap segments that their owners have deleted: until then they take disk space."""
+        for reader in self._readers.values():
+            reader.let_go_of_deleted()
+
+    def reads(self) -> Iterator[tuple[int, int, int]]:
+        """Namespace, reads, and how many of them had to wait for the disk."""
+        for (namespace, _), reader in self._readers.items():
+            if reader.reads_count:
+                yield namespace, reader.reads_count, min(reader.cold_count, reader.reads_count)
+
+    def replaced(self, namespace: int, birth: int, segment: int) -> None:
+        """The owner has compressed a segment: let go of its plain log."""
+        reader = self._readers.get((namespace, birth))
+        if reader is not None:
+            reader.replaced(segment)
+
+    def reader(self, target: Target) -> PartitionReader:
+        """The reader of one life of a partition."""
+        key = (target.namespace, target.birth)
+        reader = self._readers.get(key)
+        if reader is None:
+            directory = self._layout.partition(*unpack_namespace(target.namespace))
+            reader = PartitionReader(
+                directory,
+                self._windows,
+                self._files,
+                validate_checksum=self._validate_checksum,
+                newest=lambda: self.published(target.slot),
+                index_windows=self._index_windows,
+                cipher=cipher_of(self._encryption, target.namespace, target.birth),
+                blocks=self.blocks,
+            )
+            self._readers[key] = reader
+            if len(self._readers) > READERS_MAX:
+                # The one made first, not the one used last: noting every use costs more than
+                # making a reader anew once in a thousand.
+                self._readers.pop(next(iter(self._readers))).let_go()
+        return reader

@@ -1,0 +1,386 @@
+"""Asking the other shards, and answering them, over the shared-memory rings.
+
+Owned by the worker's loop. For every peer there is one Link (four ring ends) that lives as long
+as both processes do. A request keeps its entry here, and the buffer it lends, until its reply
+comes or the peer dies; then its `DeathRule` says what becomes of it (design: an owner that died
+may or may not have written a batch, so it is shown to the successor, never answered blindly).
+
+Costs per loop turn: one eventfd write per peer that something was pushed to, one eventfd read
+when woken, one tail load and one head store per ring that moved.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from borzoi.protocol.errors import ShardCommunicationError
+from borzoi.router.arena import PeerArena
+from borzoi.router.buffer import Buffer
+from borzoi.router.control import OwnControl, SharedControl
+from borzoi.router.link import Link
+from borzoi.router.ring import RING_SLOTS
+from borzoi.router.wake import Wake
+from borzoi.shards.faults.in_work import NOTHING, OF_PEER, REQUEST, WHERE_BITS, WHERE_MASK
+from borzoi.shards.rings.requests import (
+    LENDING,
+    RESUBMITTED,
+    Done,
+    Request,
+    RequestKind,
+    Words,
+    pack_reply,
+    pack_request,
+    unpack_request,
+)
+
+DRAIN_MAX: Final = 128
+"""Descriptors handled before the loop gets its turn."""
+
+ABANDONED: Final = -1
+"""Status that never reaches the wire: the outcome is unknown, close the connection silently."""
+
+AWAY_CHECK_INTERVAL_S: Final = 0.1
+
+APPEND: Final = int(RequestKind.APPEND)
+NEXT_ID: Final = 1 << WHERE_BITS
+ID_MASK: Final = (1 << 64) - NEXT_ID
+
+DEATHS_MAX: Final = 2
+"""A request of a client that was on its way to so many dead peers is not shown to a third."""
+
+FOR_CLIENTS: Final = frozenset(
+    {int(RequestKind.APPEND), int(RequestKind.RESOLVE_POLL), int(RequestKind.GROUP_POLL)}
+)
+
+NOTHING_LENT: Final = memoryview(b"")
+
+
+class DeathRule(Enum):
+    """What becomes of a request whose peer died before it answered."""
+
+    RESUBMIT = auto()  # show it to the successor: repeating it does no harm
+    REREAD = auto()  # the same; it changes nothing, so an error is the truth if that takes too long
+    FAIL = auto()  # answer ShardCommunicationError: it may have taken effect
+    COMPLETE = auto()  # a dead shard has nothing left to do here
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A request that waits for its reply; its words, to push it again."""
+
+    words: Words
+    done: Done
+    buffer: Buffer | None
+    rule: DeathRule
+    since: float
+    abandoned: bool = False
+    deaths: int = 0
+
+
+Serve = Callable[[int, Request, memoryview, Done], None]
+"""Carries out a request of a peer: shard, request, what the peer lends, how to answer."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """One other shard as this one sees it now."""
+
+    shard: int
+    generation: int
+    control: SharedControl
+    link: Link
+    arena: PeerArena
+    wake: Wake
+    in_flight: dict[int, InFlight] = field(default_factory=dict)
+    waiting: deque[InFlight] = field(default_factory=deque)
+    away_since: float | None = None
+
+    def is_away(self) -> bool:
+        """True from the death of the peer until its successor beats."""
+        if self.away_since is not None and self.control.last_beat() != 0:
+            self.away_since = None
+        return self.away_since is not None
+
+
+class Peers:
+    """All other shards of this run."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        own_control: OwnControl,
+        own_wake: Wake,
+        request_timeout_s: float,
+    ) -> None:
+        self._loop = loop
+        self._own_control = own_control
+        self._generation = own_control.generation
+        self._own_wake = own_wake
+        self._serve: Serve  # known from `start` on: nobody is answered before
+        self._request_timeout_s = request_timeout_s
+        self._peers: dict[int, Peer] = {}
+        self._next_id = NEXT_ID
+        self._in_work = own_control.in_work
+        self._pushed: set[int] = set()
+        self._drain_scheduled = False
+        self._away_timer: asyncio.TimerHandle | None = None
+
+    def shards(self) -> list[int]:
+        """The numbers of the other shards."""
+        return sorted(self._peers)
+
+    def is_away(self, shard: int) -> bool:
+        """Whether the shard has died and its successor does not serve yet."""
+        return self._peers[shard].is_away()
+
+    def generation(self, shard: int) -> int:
+        """Which life of the shard is the present one, or is about to begin."""
+        return self._peers[shard].generation
+
+    def start(self, serve: Serve) -> None:
+        """Listen for wake-ups and serve; what was pushed before is drained at once."""
+        self._serve = serve
+        self._loop.add_reader(self._own_wake.fd, self._woken)
+        self._woken()
+
+    def stop(self) -> None:
+        """Stop listening; nothing is answered any more."""
+        self._loop.remove_reader(self._own_wake.fd)
+        if self._away_timer is not None:
+            self._away_timer.cancel()
+
+    def add(self, control: SharedControl, arena: PeerArena, wake: Wake) -> None:
+        """Know a peer for the first time."""
+        link = Link(self._own_control, control)
+        peer = Peer(control.shard, control.generation, control, link, arena, wake)
+        if control.last_beat() == 0:
+            # Not born yet. It may lie in a back-off, so it is not waited for without an end.
+            peer.away_since = self._loop.time()
+            self._watch_away()
+        self._peers[control.shard] = peer
+
+    def replace(self, control: SharedControl, arena: PeerArena) -> None:
+        """The peer died: its successor will use these memories. Its requests follow their rule.
+
+        Replies still owed to the dead peer go nowhere: they hold the old Peer, which is not in
+        the table any more. Its arena stays mapped as long as a batch is being written from it.
+        """
+        shard, generation = control.shard, control.generation
+        old = self._peers[shard]
+        # A complete reply is a real answer, whoever has died since.
+        while replies := old.link.replies_in.drain(DRAIN_MAX):
+            for words in replies:
+                self._take_reply(old, words)
+        # The new link uses the same words of our control memory: the old one must be silent.
+        old.link.drop()
+        link = Link(self._own_control, control)
+        peer = Peer(shard, generation, control, link, arena, old.wake)
+        peer.away_since = self._loop.time()
+        self._peers[shard] = peer
+        for entry in [*old.in_flight.values(), *old.waiting]:
+            entry.deaths += entry.words[1] in old.in_flight
+            if entry.abandoned:
+                self._give_back(entry)
+            elif entry.deaths >= DEATHS_MAX and entry.words[0] & 0xFF in FOR_CLIENTS:
+                # It may be what they die of. The last of them may have carried it out.
+                self._give_back(entry)
+                entry.done(_status_if_never_answered(entry.rule), 0, 0, 0)
+            elif entry.rule in (DeathRule.RESUBMIT, DeathRule.REREAD):
+                self._resubmit(peer, entry)
+            else:
+                self._give_back(entry)
+                entry.done(_status_after_death(entry.rule), 0, 0, 0)
+        self._watch_away()
+
+    def ask(
+        self,
+        shard: int,
+        kind: RequestKind,
+        done: Done,
+        *,
+        option: int = 0,
+        namespace: int = 0,
+        birth: int = 0,
+        buffer: Buffer | None = None,
+        position: int = 0,
+        length: int = 0,
+        first: int = 0,
+        second: int = 0,
+        rule: DeathRule = DeathRule.RESUBMIT,
+    ) -> None:
+        """Send a request; `done` is called exactly once. `buffer` is held until then."""
+        peer = self._peers[shard]
+        now = self._loop.time()
+        if peer.is_away() and now - (peer.away_since or now) > self._request_timeout_s:
+            # The request was never sent, so an error is the truth and the client may retry.
+            done(_status_after_death(rule), 0, 0, 0)
+            return
+        # With where the batch of the client lies: if the peer dies of it, it is found there. Only
+        # batches stay where they are until they are answered.
+        request_id = self._next_id
+        if kind == APPEND:
+            request_id |= self._in_work[REQUEST] & WHERE_MASK
+        self._next_id = self._next_id + NEXT_ID & ID_MASK
+        # As pack_request would, without the value in between: batches come this way.
+        words = (
+            kind | option << 8 | self._generation << 32, request_id, namespace, birth,
+            position, length, first, second,
+        )  # fmt: skip
+        if buffer is not None:
+            buffer.hold()
+        self._send(peer, InFlight(words, done, buffer, rule, now))
+
+    def tell_all(
+        self,
+        kind: RequestKind,
+        *,
+        option: int = 0,
+        namespace: int = 0,
+        birth: int = 0,
+        first: int = 0,
+        second: int = 0,
+    ) -> None:
+        """Let every other shard know something that needs no answer."""
+        for shard in self.shards():
+            self.ask(
+                shard, kind, _nothing_more, option=option, namespace=namespace, birth=birth,
+                first=first, second=second, rule=DeathRule.COMPLETE,
+            )  # fmt: skip
+
+    def push_done(self, shard: int) -> None:
+        """Something was pushed for the peer: wake it once at the end of this turn."""
+        if not self._pushed:
+            self._loop.call_soon(self._notify_pushed)
+        self._pushed.add(shard)
+
+    def _send(self, peer: Peer, entry: InFlight) -> None:
+        # As many requests in flight as the reply ring has slots: a reply never waits.
+        if (
+            peer.waiting
+            or len(peer.in_flight) >= RING_SLOTS
+            or not peer.link.requests_out.push(*entry.words)
+        ):
+            peer.waiting.append(entry)
+            return
+        peer.in_flight[entry.words[1]] = entry
+        self.push_done(peer.shard)
+
+    def _resubmit(self, peer: Peer, entry: InFlight) -> None:
+        request = unpack_request(entry.words)
+        if request.kind == RequestKind.APPEND:
+            entry.words = pack_request(request._replace(option=request.option | RESUBMITTED))
+        entry.since = self._loop.time()
+        self._send(peer, entry)
+
+    def _notify_pushed(self) -> None:
+        pushed, self._pushed = self._pushed, set()
+        for shard in pushed:
+            self._peers[shard].wake.notify()
+
+    def _woken(self) -> None:
+        # The eventfd is read first and the rings afterwards, so no wake-up is lost.
+        self._own_wake.clear()
+        self._drain()
+
+    def _drain(self) -> None:
+        self._drain_scheduled = False
+        more = False
+        for peer in list(self._peers.values()):
+            link = peer.link
+            replies = link.replies_in.drain(DRAIN_MAX)
+            for words in replies:
+                self._take_reply(peer, words)
+            requests = link.requests_in.drain(DRAIN_MAX)
+            for words in requests:
+                self._take_request(peer, unpack_request(words))
+            # Fewer: that was all. Whoever pushes more rings the bell again.
+            more = more or len(replies) == DRAIN_MAX or len(requests) == DRAIN_MAX
+            if peer.waiting:
+                self._send_waiting(peer)
+        if more and not self._drain_scheduled:
+            self._drain_scheduled = True
+            self._loop.call_soon(self._drain)
+
+    def _take_reply(self, peer: Peer, words: tuple[int, ...]) -> None:
+        entry = peer.in_flight.pop(words[1])
+        self._give_back(entry)
+        if not entry.abandoned:
+            entry.done(words[0] & 0xFFFFFFFF, words[2], words[3], words[4])
+
+    def _take_request(self, peer: Peer, request: Request) -> None:
+        if request.generation != peer.generation:
+            raise AssertionError(
+                f"shard {peer.shard} sent a descriptor of generation {request.generation}, "
+                f"its rings are of generation {peer.generation}"
+            )
+        if request.kind in LENDING:
+            lent = peer.arena.lent(request.position, request.length)
+        else:
+            lent = NOTHING_LENT
+        request_id = request.request_id
+
+        def answer(status: int, first: int = 0, second: int = 0, third: int = 0) -> None:
+            if self._peers[peer.shard] is not peer:
+                return
+            words: Words = pack_reply(status, self._generation, request_id, (first, second, third))
+            pushed = peer.link.replies_out.push(*words)
+            assert pushed, "the asking shard has more requests in flight than replies have slots"
+            self.push_done(peer.shard)
+
+        self._in_work[OF_PEER] = request_id & WHERE_MASK | peer.shard + 1 << WHERE_BITS
+        self._serve(peer.shard, request, lent, answer)
+        self._in_work[OF_PEER] = NOTHING
+
+    def _send_waiting(self, peer: Peer) -> None:
+        waiting = peer.waiting
+        while waiting and len(peer.in_flight) < RING_SLOTS:
+            entry = waiting[0]
+            if not peer.link.requests_out.push(*entry.words):
+                return
+            waiting.popleft()
+            peer.in_flight[entry.words[1]] = entry
+            self.push_done(peer.shard)
+
+    def _watch_away(self) -> None:
+        if self._away_timer is None:
+            self._away_timer = self._loop.call_later(AWAY_CHECK_INTERVAL_S, self._check_away)
+
+    def _check_away(self) -> None:
+        """Give up on what waits too long for a successor; the buffers stay lent."""
+        self._away_timer = None
+        now = self._loop.time()
+        for peer in self._peers.values():
+            if not peer.is_away():
+                continue
+            self._watch_away()
+            while peer.waiting and now - peer.waiting[0].since > self._request_timeout_s:
+                entry = peer.waiting.popleft()
+                self._give_back(entry)
+                entry.done(_status_after_death(entry.rule), 0, 0, 0)
+            for entry in list(peer.in_flight.values()):
+                if not entry.abandoned and now - entry.since > self._request_timeout_s:
+                    entry.abandoned = True
+                    entry.done(_status_if_never_answered(entry.rule), 0, 0, 0)
+
+    @staticmethod
+    def _give_back(entry: InFlight) -> None:
+        if entry.buffer is not None:
+            entry.buffer.release()
+
+
+def _nothing_more(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
+    """What to do when a shard was told something."""
+
+
+def _status_after_death(rule: DeathRule) -> int:
+    return 0 if rule is DeathRule.COMPLETE else ShardCommunicationError.status
+
+
+def _status_if_never_answered(rule: DeathRule) -> int:
+    """For what lies in the ring of a successor that may yet carry it out."""
+    if rule in (DeathRule.COMPLETE, DeathRule.REREAD):
+        return _status_after_death(rule)
+    return ABANDONED

@@ -1,0 +1,289 @@
+"""A worker: the life of one shard, from boot to an orderly end.
+
+It maps the shared memory it was given, opens the metadata and its partitions, and only then lets
+anybody in. Boot steps, in this order:
+
+    map memory, link to the peers
+    shard 0: open the metadata log, make the root user on a first boot, publish
+    others: wait for that
+    recover the partitions we own, publish them, answer the peers from now on
+    listen
+
+What a shard is made of is said in run/memory.py, run/storage.py and shard.py; the process
+around it is worker_process.py.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from borzoi.router.placement import shard_of
+from borzoi.shards.changes.service import publish_log, published_log
+from borzoi.shards.changes.writing import METADATA_SHARD
+from borzoi.shards.config import Config, from_json
+from borzoi.shards.config.durations import seconds
+from borzoi.shards.directory.log_lines import LineHandler
+from borzoi.shards.doors.listener import check_port_is_free
+from borzoi.shards.loop.tasks import Tasks
+from borzoi.shards.metadata_log.follower import MetadataCopy, open_copy
+from borzoi.shards.metadata_log.writer import MetadataWriter
+from borzoi.shards.orders.link import SupervisorLink
+from borzoi.shards.orders.spec import INCOMPLETE, Event, Order, WorkerSpec
+from borzoi.shards.rings.peers import Peers
+from borzoi.shards.run.cannot_boot import CannotBoot
+from borzoi.shards.run.first_boot import open_metadata
+from borzoi.shards.run.memory import ShardMemory
+from borzoi.shards.run.shard import Shard
+from borzoi.shards.run.storage import ShardStorage
+from borzoi.storage.wal import WalDamaged
+
+LOG: Final = logging.getLogger(__name__)
+
+TICK_S: Final = 1.0
+LET_GO_INTERVAL_S: Final = 2.0
+IDLE_POOL_BYTES_MAX: Final = 64 * 1024 * 1024
+STOP_TASKS_TIMEOUT_S: Final = 1.0
+OPEN_COPY_TRIES_MAX: Final = 500
+OPEN_COPY_INTERVAL_S: Final = 0.02
+
+
+class Worker:
+    """One shard that boots, serves and stops."""
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        loop: asyncio.AbstractEventLoop,
+        log_handler: LineHandler,
+        on_broken: Callable[[BaseException], None],
+    ) -> None:
+        self._spec = spec
+        self._loop = loop
+        self._log_handler = log_handler
+        self._config: Config = from_json(bytes(spec.config))
+        self._tasks = Tasks(on_broken)
+        self._memory = ShardMemory(
+            spec,
+            self._config.system.memory_pool.bucket_capacity,
+            self._config.limits.share_weight,
+        )
+        request_timeout_s = seconds(self._config.limits.request_timeout)
+        self._peers = Peers(loop, self._memory.control, self._memory.wake, request_timeout_s)
+        for peer, wake in self._memory.peers():
+            self._peers.add(peer.control, peer.arena, wake)
+        self._storage = ShardStorage(spec, self._config, loop, self._memory)
+        self._supervisor = SupervisorLink(loop, spec.channel_fd, self._carry_out)
+
+    def tell(self, event: Event) -> None:
+        """Let the supervisor know."""
+        self._supervisor.tell(event)
+
+    async def run(self) -> int:
+        """From birth to an orderly end; the exit code."""
+        if await self._boot():
+            self._start_periodic_work()
+            await self._supervisor.wait_stop()
+        return await self._stop()
+
+    # Booting.
+
+    async def _boot(self) -> bool:
+        """Until clients are let in; False if told to stop before that."""
+        if self._spec.shard == METADATA_SHARD:
+            writer = self._open_metadata()
+            copy = writer.copy
+        else:
+            if not self._spec.tcp_address:
+                await self._supervisor.wait_step("recover")
+            writer = None
+            copy = await self._open_copy()
+        if copy.snapshot_problem is not None:
+            LOG.warning("%s", copy.snapshot_problem)
+        self._shard = Shard(
+            self._spec,
+            self._config,
+            self._loop,
+            self._tasks,
+            self._memory,
+            self._peers,
+            self._storage,
+            self._supervisor,
+            copy,
+            writer,
+        )
+        self._shard.listener.refuse(self._spec.refused)
+        self._storage.recover(self._shard.metadata)
+        self._storage.load_indexes()
+        self._storage.deleting.remove_leftovers(
+            lambda namespace: shard_of(namespace, self._spec.shard_count) == self._spec.shard
+        )
+        self._memory.control.beat(time.monotonic_ns())
+        self._peers.start(self._shard.requests.serve)
+        if not await self._take_up_metadata(copy.applied_index):
+            return False
+        self.tell(Event("recovered"))
+        await self._listen()
+        return True
+
+    async def _open_copy(self) -> MetadataCopy:
+        """A copy of the metadata whose log is the one that the board speaks of.
+
+        It is not while shard 0 puts a shorter one in its place, which takes a moment, or has died
+        doing so, which its successor will mend.
+        """
+        storage = self._storage
+        for _ in range(OPEN_COPY_TRIES_MAX):
+            copy = open_copy(
+                storage.layout.state_log,
+                storage.layout.state_snapshot,
+                storage.files,
+                storage.encryption,
+            )
+            if copy.begin_at(published_log(self._memory.board)):
+                return copy
+            copy.close()
+            await asyncio.sleep(OPEN_COPY_INTERVAL_S)
+        raise WalDamaged(f"{storage.layout.state_log} is not the log that shard 0 has published")
+
+    def _open_metadata(self) -> MetadataWriter:
+        board = self._memory.board
+        writer, root_created = open_metadata(
+            self._config,
+            self._storage.layout,
+            self._storage.files,
+            self._spec.root,
+            published=published_log(board),
+            slots_max=self._spec.board_slots,
+            encryption=self._storage.encryption,
+        )
+        publish_log(board, writer.published)
+        self.tell(Event("metadata_ready", root_created=root_created))
+        return writer
+
+    async def _take_up_metadata(self, applied_index: int) -> bool:
+        """Shard 0: finish what a predecessor has begun. False if told to stop meanwhile.
+
+        It may have died between an entry and its barrier. A peer that has stopped by now answers
+        nothing any more, so this may take for ever.
+        """
+        writing, coordinator = self._shard.writing, self._shard.coordinator
+        if writing is not None:
+            if not await self._supervisor.unless_stopped(writing.barrier(applied_index)):
+                return False
+            writing.empty_trash()
+        return coordinator is None or await self._supervisor.unless_stopped(coordinator.adopt())
+
+    async def _listen(self) -> None:
+        """Open the doors: where we are ordered to, or where our predecessor had them."""
+        address, metrics_address = self._spec.tcp_address, self._spec.metrics_address
+        is_restart = bool(address)
+        if not is_restart:
+            order = await self._supervisor.wait_step("listen")
+            address, metrics_address = order.address, order.metrics_address
+        check_ports = not is_restart and self._spec.shard == METADATA_SHARD
+        if self._config.tcp.enabled:
+            check_port = check_ports and not self._spec.shares_port
+            address = await self._open_door(address, self._listen_tcp, check_port=check_port)
+        if metrics_address:
+            try:
+                metrics_address = await self._open_door(
+                    metrics_address, self._shard.metrics_door.listen, check_port=check_ports
+                )
+            except CannotBoot as error:
+                if not is_restart:
+                    raise
+                # Somebody took the port meanwhile. The broker has more important things to do.
+                LOG.error("no metrics from this shard: %s", error)
+        self._shard.cluster.tcp_address = address
+        # The supervisor watches from now on, and the slowest shard may have taken minutes.
+        self._memory.control.beat(time.monotonic_ns())
+        self.tell(Event("listening", address, metrics_address))
+
+    async def _listen_tcp(self, address: str) -> str:
+        return await self._shard.listener.listen(address, self._config.tcp.socket)
+
+    async def _open_door(
+        self, address: str, listen: Callable[[str], Awaitable[str]], *, check_port: bool
+    ) -> str:
+        """The shards share their port, and would share it with another broker without a word.
+
+        Only a broker of its own data directory can do that: two of one directory are kept apart by
+        its lock.
+        """
+        try:
+            if check_port:
+                check_port_is_free(address)
+            return await listen(address)
+        except OSError as error:
+            raise CannotBoot(f"cannot listen on {address}: {error}") from error
+
+    # Serving.
+
+    def _start_periodic_work(self) -> None:
+        self._loop.call_later(TICK_S, self._tick)
+        self._loop.call_later(LET_GO_INTERVAL_S, self._let_go_of_deleted)
+        saver = self._config.message_saver
+        if saver.enabled:
+            self._loop.call_later(seconds(saver.interval), self._save)
+        if self._storage.deduplication is not None:
+            self._storage.deduplication.keep_trimmed(self._storage.partitions)
+        for work in self._shard.periodic_work():
+            work.start()
+
+    def _tick(self) -> None:
+        self._memory.control.beat(time.monotonic_ns())
+        self._shard.listener.check_deadlines()
+        self._memory.pool.trim(IDLE_POOL_BYTES_MAX)
+        self._loop.call_later(TICK_S, self._tick)
+
+    def _let_go_of_deleted(self) -> None:
+        self._storage.readers.let_go_of_deleted()
+        self._loop.call_later(LET_GO_INTERVAL_S, self._let_go_of_deleted)
+
+    def _save(self) -> None:
+        self._storage.save()
+        self._log_handler.sweep()
+        self._loop.call_later(seconds(self._config.message_saver.interval), self._save)
+
+    def _carry_out(self, order: Order, fds: list[int]) -> None:
+        """What the supervisor may order at any time."""
+        if order.order == "replace_peer":
+            self._replace_peer(order, fds)
+        elif order.order == "refuse":
+            self._shard.listener.refuse(order.refused)
+        else:
+            assert order.order == "adopt", f"nobody knows the order {order.order}"
+            assert order.session is not None
+            arrived = socket.socket(fileno=fds[0])
+            self._tasks.start(self._shard.listener.adopt(arrived, order.session))
+
+    def _replace_peer(self, order: Order, fds: list[int]) -> None:
+        control_fd, arena_fd = fds
+        peer = self._memory.map_peer(order.shard, order.generation, control_fd, arena_fd)
+        self._peers.replace(peer.control, peer.arena)
+        self._shard.groups.shard_died(order.shard)
+        os.close(control_fd)
+        os.close(arena_fd)
+        self.tell(Event("peer_replaced", shard=order.shard, generation=order.generation))
+
+    # The end.
+
+    async def _stop(self) -> int:
+        """Stop serving, bring everything to the disk, and note that it was a clean stop."""
+        self._shard.listener.close()
+        self._shard.metrics_door.close()
+        if self._shard.archiver is not None:
+            self._shard.archiver.stop()
+        self._shard.compressing.stop()
+        await self._tasks.drain(STOP_TASKS_TIMEOUT_S)
+        self._peers.stop()
+        closed = await self._storage.close(self._tell_left)
+        return 0 if closed.is_complete else INCOMPLETE
+
+    def _tell_left(self, to_write: int, to_sync: int) -> None:
+        self._memory.control.beat(time.monotonic_ns())
+        self._memory.control.tell_left(to_write, to_sync)

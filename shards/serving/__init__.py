@@ -1,0 +1,5 @@
+"""One client's session, and the two requests that carry messages.
+
+Owns what is true of a connection after login: user, generation, remembered places. Read
+session.py, then send.py, poll.py and group_poll.py.
+"""

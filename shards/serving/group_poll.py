@@ -1,0 +1,88 @@
+"""POLL_MESSAGES in the name of a group.
+
+The partition is the client's choice or the next of the round; its owner decides what is returned,
+because all members of the group share one offset there. A partition that is somebody else's gives
+no error, but nothing. By callbacks, and without state: a session has one request in work.
+"""
+
+from typing import Final, Protocol
+
+from borzoi.protocol.commands.messages import PollMessages
+from borzoi.protocol.errors import NotResolvedConsumer, PartitionNotFound
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.shards.groups.roster import Holding
+from borzoi.shards.groups.share import Share
+from borzoi.shards.handlers.membership import Member, membership
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.metadata.state import Stream, Topic
+from borzoi.shards.rings.poll import Poll
+from borzoi.shards.serving.poll_answer import poll_answer
+from borzoi.storage.reader import Slices
+
+NOTHING: Final = poll_answer(0, 0, None)
+"""For a member that has nothing to poll: partition 0, offset 0, no messages."""
+
+
+class Poller(Member, Protocol):
+    """What a poll needs of its session."""
+
+    @property
+    def user(self) -> int:
+        """The user that is logged in."""
+
+    def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:
+        """Answer with messages, or with none: `size` bytes."""
+
+    def fail_with(self, status: int) -> None:
+        """Answer with an error, or close without an answer if the outcome is unknown."""
+
+
+def begin_group_poll(
+    services: Services, poller: Poller, command: PollMessages, stream: Stream, topic: Topic
+) -> None:
+    """Carry out a poll whose stream, topic and permission have been checked."""
+    share = membership(services, poller, stream, topic, command.consumer.id)
+    if command.partition_id is not None:
+        holding = share.held.get(command.partition_id)
+    else:
+        holding = poller.turns.next(share, topic.partitions_count)
+    if holding is None or holding.partition >= topic.partitions_count:
+        poller.finish_poll(*NOTHING)
+        return
+    _poll(services, poller, command, stream, topic, share, holding)
+
+
+def _poll(
+    services: Services,
+    poller: Poller,
+    command: PollMessages,
+    stream: Stream,
+    topic: Topic,
+    share: Share,
+    holding: Holding,
+) -> None:
+    poller.turns.note_poll(share, holding)
+    target = services.metadata.target(stream.id, topic, holding.partition)
+    strategy = command.strategy
+    poll = Poll(
+        strategy.kind,
+        strategy.value,
+        command.count,
+        ConsumerKind.GROUP,
+        share.assignment.group.group_id,
+        command.auto_commit,
+        poller.user,
+    )
+
+    def polled(status: int, current: int, slices: Slices | None) -> None:
+        if status == 0:
+            poller.finish_poll(*poll_answer(holding.partition, current, slices))
+        elif status in (NotResolvedConsumer.status, PartitionNotFound.status):
+            # It went to somebody else, or was purged or deleted, while we were asking.
+            poller.finish_poll(*NOTHING)
+        else:
+            poller.fail_with(status)
+
+    services.groups.owners.poll(
+        target, poll, share.claim(holding), services.polls.after_owner(target, poll.user, polled)
+    )

@@ -1,0 +1,170 @@
+"""POLL_MESSAGES of one session: from the bytes of a request to slices of mapped files.
+
+Owned by the session, one request at a time, by callbacks instead of a task. As with sends, what
+the first bytes of a request mean (consumer, stream, topic, partition, permission) is remembered
+by those bytes while the metadata does not change; the last 14 bytes say where to begin.
+"""
+
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from borzoi.protocol.batch import POLL_TAIL, find_poll
+from borzoi.protocol.codes import Code
+from borzoi.protocol.commands.messages import PollMessages
+from borzoi.protocol.errors import BrokerError, InvalidCommand, PartitionNotFound
+from borzoi.protocol.frame import RESPONSE_HEADER
+from borzoi.protocol.generations import CLASSIC, Generation, encode_command
+from borzoi.protocol.identifiers import ConsumerKind, StrategyKind, consumer_number
+from borzoi.protocol.responses.polled import POLLED_HEADER
+from borzoi.router.target import Target
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.metadata.access import require
+from borzoi.shards.rings.poll import Poll
+from borzoi.shards.serving.group_poll import Poller as GroupPoller
+from borzoi.shards.serving.group_poll import begin_group_poll
+from borzoi.shards.serving.new_life import Named, new_life
+from borzoi.shards.serving.poll_answer import ANSWER
+from borzoi.storage.reader import Slices
+
+ROUTES_MAX: Final = 64
+OFFSET: Final = int(StrategyKind.OFFSET)
+STRATEGIES: Final = frozenset(int(kind) for kind in StrategyKind)
+
+
+class PollRoute(NamedTuple):
+    """What the first bytes of a request mean."""
+
+    target: Target
+    partition_id: int
+    named: Named
+    consumer_kind: int
+    consumer: int
+
+
+InWork: TypeAlias = tuple[PollRoute, Poll]
+"""The poll that waits for its answer."""
+
+
+class Poller(GroupPoller, Protocol):
+    """What a poll needs of its session."""
+
+    generation: Generation
+
+    def no_login(self, code: int, payload: memoryview) -> BrokerError:
+        """Why a request of nobody is refused."""
+
+
+class Polling:
+    """The polls of one session."""
+
+    __slots__ = ("_in_work", "_poller", "_retried", "_routes", "_services", "_user", "_version")
+
+    def __init__(self, services: Services, poller: Poller) -> None:
+        self._services = services
+        self._poller = poller
+        self._routes: dict[bytes, PollRoute] = {}
+        self._version = -1
+        self._user: int | None = None
+        self._in_work: InWork | None = None
+        self._retried = False
+
+    def begin(self, payload: memoryview) -> None:
+        """Find what a request wants."""
+        version = self._services.metadata.refresh_version()
+        user = self._poller.user_id
+        if version != self._version or user != self._user:
+            self._routes.clear()
+            self._version, self._user = version, user
+            if user is None:
+                # The change that was just seen has ended the login.
+                raise self._poller.no_login(Code.POLL_MESSAGES, payload)
+        if self._poller.generation is CLASSIC:
+            found = find_poll(payload, self._routes)
+            if found is not None:
+                route, strategy, value, count, auto_commit = found
+                if strategy == OFFSET and not auto_commit:
+                    # What a consumer that reads on asks for, again and again.
+                    following = self._services.polls.read_on(route.target, value, count)
+                    if following is not None:
+                        current, found_count, view = following
+                        size = POLLED_HEADER.size + view.nbytes
+                        head = ANSWER.pack(0, size, route.partition_id, current, found_count)
+                        self._poller.finish_poll([head, view], RESPONSE_HEADER.size + size)
+                        return
+                if strategy not in STRATEGIES:
+                    raise InvalidCommand(f"there is no polling strategy {strategy}")
+                assert user is not None, "a place is known to a user only"
+                kind, consumer = route.consumer_kind, route.consumer
+                poll = Poll(strategy, value, count, kind, consumer, auto_commit != 0, user)
+                self._poll(route, poll)
+                return
+        self._begin_unknown(payload)
+
+    def _begin_unknown(self, payload: memoryview) -> None:
+        command = self._poller.generation.requests[Code.POLL_MESSAGES](payload)
+        assert isinstance(command, PollMessages)
+        assert self._user is not None
+        metadata = self._services.metadata
+        state = metadata.state
+        stream = state.stream(command.stream)
+        topic = stream.topic(command.topic)
+        require(state, self._user, Code.POLL_MESSAGES, stream.id, topic.id)
+        if command.consumer.kind == ConsumerKind.GROUP:
+            begin_group_poll(self._services, self._poller, command, stream, topic)
+            return
+        target = metadata.target(stream.id, topic, command.partition_id or 0)
+        route = PollRoute(
+            target,
+            target.partition_id,
+            Named(Code.POLL_MESSAGES, command.stream, command.topic),
+            command.consumer.kind,
+            consumer_number(command.consumer.id),
+        )
+        # Only a request without trailing bytes ends with its strategy and count.
+        if len(encode_command(command)) == payload.nbytes:
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            self._routes[bytes(payload[: -POLL_TAIL.size])] = route
+        strategy = command.strategy
+        poll = Poll(
+            strategy.kind,
+            strategy.value,
+            command.count,
+            route.consumer_kind,
+            route.consumer,
+            command.auto_commit,
+            self._user,
+        )
+        self._poll(route, poll)
+
+    def _poll(self, route: PollRoute, poll: Poll) -> None:
+        self._in_work = route, poll
+        self._retried = False
+        self._services.polls.poll(route.target, poll, self._polled)
+
+    def _polled(self, status: int, current: int, slices: Slices | None) -> None:
+        work = self._in_work
+        assert work is not None, "a poll ends once"
+        if status == PartitionNotFound.status and not self._retried and self._retry(work):
+            return
+        self._in_work = None
+        partition_id = work[0].partition_id
+        if status:
+            self._poller.fail_with(status)
+        elif slices is None:
+            head = ANSWER.pack(0, POLLED_HEADER.size, partition_id, current, 0)
+            self._poller.finish_poll([head], ANSWER.size)
+        else:
+            size = POLLED_HEADER.size + slices.size
+            head = ANSWER.pack(0, size, partition_id, current, slices.message_count)
+            self._poller.finish_poll([head, *slices.views], RESPONSE_HEADER.size + size)
+
+    def _retry(self, work: InWork) -> bool:
+        """Once more, in the life that has begun there meanwhile; False if none has."""
+        route, poll = work
+        user = self._poller.user_id
+        moved = new_life(self._services.metadata, user, route.target, route.named)
+        if moved is None:
+            return False
+        self._poll(route._replace(target=moved), poll)
+        self._retried = True
+        return True

@@ -1,0 +1,325 @@
+"""One client's session: who it is, and the life of each of its requests.
+
+The only place where an error becomes a status on the wire, and where it is decided whether the
+connection survives it: *reply and go on* is the rule, *reply and close* for a client that is not
+registered any more. It knows no transport: bytes come in through `begin` and leave through the
+`Link` it was given, so another front door is another caller of `begin`.
+
+SEND_MESSAGES and POLL_MESSAGES go by callbacks, without a task; everything else has a handler.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Coroutine, Sequence
+from inspect import iscoroutine
+from typing import Any, Final, Protocol
+
+import xxhash
+
+from borzoi.protocol.codes import Code
+from borzoi.protocol.errors import (
+    BrokerError,
+    ClientNotFound,
+    FeatureUnavailable,
+    GenericError,
+    InvalidCommand,
+    StaleClient,
+    Unauthenticated,
+    Unauthorized,
+    error_for,
+)
+from borzoi.protocol.frame import OK, RESPONSE_HEADER, encode_response
+from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation
+from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.protocol.permissions import UserStatus
+from borzoi.protocol.responses.clients import Transport
+from borzoi.router.buffer import Buffer
+from borzoi.shards.groups.share import Turns
+from borzoi.shards.handlers.services import Services
+from borzoi.shards.handlers.table import HANDLERS
+from borzoi.shards.identity.origins import host_of, origin_of
+from borzoi.shards.orders.spec import SessionState
+from borzoi.shards.rings.asking import Abandoned
+from borzoi.shards.rings.peers import ABANDONED
+from borzoi.shards.serving.pieces import WHOLE_SIZE_MAX
+from borzoi.shards.serving.poll import Polling
+from borzoi.shards.serving.send import Route, Sending
+from borzoi.shares import address_taker, user_taker
+
+LOG: Final = logging.getLogger(__name__)
+
+BEFORE_LOGIN: Final = frozenset({Code.PING, Code.LOGIN_USER, Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN})
+# Plain numbers: comparing with a member of an enumeration costs a call.
+SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
+POLL_MESSAGES: Final = int(Code.POLL_MESSAGES)
+# They begin with the kind of consumer.
+WITH_CONSUMER: Final = frozenset(
+    {Code.POLL_MESSAGES, Code.STORE_CONSUMER_OFFSET, Code.DELETE_CONSUMER_OFFSET}
+)
+AS_GROUP: Final = bytes((ConsumerKind.GROUP,))
+CLOSING: Final = (StaleClient, ClientNotFound)
+
+
+def client_id_of(address: str) -> int:
+    """The id under which the broker knows whoever connects from there."""
+    return xxhash.xxh32_intdigest(address.encode())
+
+
+class Link(Protocol):
+    """How a session answers."""
+
+    def answer(self, frame: bytes, *, close: bool = False) -> None:
+        """Answer the request in work with one small frame."""
+
+    def finish(self, parts: Sequence[bytes | memoryview], size: int) -> None:
+        """Answer the request in work with these parts, `size` bytes back to back."""
+
+    def note_user(self, user_id: int | None) -> None:
+        """Who the client is, after a request that may have changed it."""
+
+    def abandon(self) -> None:
+        """End the connection without an answer: the outcome is unknown."""
+
+    def let_go(self) -> socket.socket | None:
+        """The socket, if this is a plain TCP connection with nothing in work."""
+
+
+class Session:
+    """State of one client, from connect to disconnect."""
+
+    def __init__(self, services: Services, link: Link, address: str, transport: Transport) -> None:
+        self._services = services
+        self._link = link
+        self.address = address
+        self.transport = transport
+        self.client_id = client_id_of(address)
+        self.user_id: int | None = None
+        self.is_open = True
+        self.was_removed = False
+        self.suspended_user: int | None = None
+        self.generation: Generation = CLASSIC
+        self.knows_all_codecs = False
+        self.turns = Turns()
+        self._has_moved = False
+        # Connecting is the first sign of life.
+        self.last_heartbeat = time.monotonic()
+        self._may_move = transport is Transport.TCP and services.migration.enabled
+        self._moves_to: int | None = None
+        self._sending = Sending(services, self)
+        self._polling = Polling(services, self)
+
+    @classmethod
+    def adopt(cls, services: Services, link: Link, state: SessionState) -> "Session":
+        """Go on with a session that another shard has begun. It does not move again."""
+        session = cls(services, link, state.address, Transport.TCP)
+        user = services.metadata.refresh().users.get(state.user_id)
+        if user is None or user.created_at != state.user_created_at:
+            session.was_removed = True
+        elif user.status == UserStatus.ACTIVE:
+            session.user_id = user.id
+        else:
+            session.suspended_user = user.id
+        session.generation = GENERATIONS[state.generation]
+        session.knows_all_codecs = state.knows_all_codecs
+        session.turns = Turns(state.seats)
+        session.last_heartbeat = state.last_heartbeat
+        session._may_move = False
+        return session
+
+    def settle_in(self, state: SessionState) -> None:
+        """The adopted session is known here by now: so are its groups."""
+        self._services.groups.arrived(self.client_id, state.seats)
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether somebody is logged in."""
+        return self.user_id is not None
+
+    @property
+    def taker(self) -> str:
+        """In whose name scarce things are taken: the user's, before the login the address's."""
+        if self.user_id is None:
+            return address_taker(origin_of(host_of(self.address)))
+        return user_taker(self.user_id)
+
+    @property
+    def user(self) -> int:
+        """The user who is logged in. A handler that has waited may find that nobody is any more."""
+        if self.user_id is None:
+            raise self._nobody("this")
+        return self.user_id
+
+    def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
+        """Carry out one request. Bytes of `payload` are valid until this returns, those of a
+        SEND_MESSAGES until the answer."""
+        try:
+            if code == SEND_MESSAGES:
+                if self.user_id is None:
+                    raise self.no_login(code, payload)
+                self._sending.begin(payload, buffer, start)
+            elif code == POLL_MESSAGES and self.user_id is not None:
+                self._polling.begin(payload)
+            else:
+                self._handle(code, payload)
+        except BrokerError as error:
+            self._fail(error)
+        except AssertionError:
+            raise
+        except Exception:
+            self._report_our_fault(code)
+
+    def refusal_of_send(self, head: memoryview) -> int:
+        """The status that a send which begins so gets in any case; 0 if it may be appended."""
+        try:
+            if self.user_id is None:
+                raise self._nobody(Code.SEND_MESSAGES.name)
+            self._sending.check_head(head)
+        except BrokerError as error:
+            LOG.debug("client %d: not taken in, %d: %s", self.client_id, error.status, error)
+            return error.status
+        return 0
+
+    def closed(self) -> None:
+        """The client is gone; what it has in work ends without an answer."""
+        self.is_open = False
+        if not self._has_moved:
+            self._services.groups.client_gone(self.client_id)
+
+    # Everything that has a handler.
+
+    def _handle(self, code: int, payload: memoryview) -> None:
+        decode = self.generation.requests.get(code)
+        if decode is None:
+            raise InvalidCommand(f"there is no command {code}")
+        command = decode(payload)
+        # The user may have been removed or made inactive on another shard.
+        self._services.metadata.refresh()
+        if self.user_id is None and code not in BEFORE_LOGIN:
+            raise self.no_login(code, payload)
+        handler = HANDLERS.get(code)
+        if handler is None:
+            raise FeatureUnavailable(f"{Code(code).name} is not served yet")
+        result = handler(self._services, self, command)
+        if iscoroutine(result):
+            self._services.tasks.start(self._finish_later(code, result))
+        else:
+            self._reply(code, result)
+
+    async def _finish_later(self, code: int, result: Coroutine[Any, Any, Any]) -> None:
+        try:
+            self._reply(code, await result)
+        except BrokerError as error:
+            self._fail(error)
+        except Abandoned:
+            self._link.abandon()
+        except asyncio.CancelledError:
+            self._link.abandon()
+            raise
+        except AssertionError:
+            raise
+        except Exception:
+            self._report_our_fault(code)
+
+    def _reply(self, code: int, value: Any) -> None:
+        self._link.note_user(self.user_id)
+        payload = self.generation.replies[code](value)
+        if len(payload) <= WHOLE_SIZE_MAX:
+            self._link.answer(encode_response(0, payload) if payload else OK)
+        else:
+            # As a view: the pieces it is sent in are no copies then.
+            header = RESPONSE_HEADER.pack(0, len(payload))
+            self._link.finish([header, memoryview(payload)], len(header) + len(payload))
+
+    # What sends and polls call when they end.
+
+    def finish_send(self, route: Route) -> None:
+        """The batch is appended: answer, and go where its partition lives."""
+        self._link.answer(OK)
+        if self._may_move and route.may_move:
+            owners = self._services.owners
+            if route.owner != owners.shard:
+                self._moves_to = route.owner
+                self._move_soon()
+
+    def no_login(self, code: int, payload: memoryview) -> BrokerError:
+        """Why a request without a login is refused.
+
+        40 before a login, after a logout, and once the user was made inactive. 41 once the user was
+        removed, on every session and for every command: what was a user has no permission left, as
+        in the original server, whose clients answer a 40 by connecting and asking again. Two
+        answers are those of a client that is not registered any more, and end the connection: 100
+        to GET_ME, 30 to what needs a member of a group (wire-protocol.md 1.10).
+        """
+        if self.was_removed:
+            if code == Code.GET_ME:
+                return ClientNotFound(f"client {self.client_id} is not registered any more")
+            as_group = code in WITH_CONSUMER and bytes(payload[:1]) == AS_GROUP
+            if as_group or code == Code.JOIN_CONSUMER_GROUP:
+                return StaleClient(f"client {self.client_id} is not registered any more")
+        return self._nobody(Code(code).name)
+
+    @property
+    def status_without_login(self) -> int | None:
+        """What a frame is refused with that only users may send; None if one is logged in."""
+        return None if self.user_id is not None else self._nobody("this").status
+
+    def _nobody(self, what: str) -> BrokerError:
+        if self.was_removed:
+            return Unauthorized(f"the user of client {self.client_id} was removed")
+        return Unauthenticated(f"{what} needs a login")
+
+    def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:
+        """Answer with what was found."""
+        self._link.finish(parts, size)
+
+    def fail_with(self, status: int) -> None:
+        """Answer with an error, or close without one if the outcome is unknown."""
+        if status == ABANDONED:
+            self._link.abandon()
+        else:
+            self._fail(error_for(status))
+
+    def _move_soon(self) -> None:
+        # After the answer has left: the transport writes at the end of this turn.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._move)
+
+    def _move(self) -> None:
+        """Go to the shard that owns what we send to; not now if the client was faster."""
+        shard, self._moves_to = self._moves_to, None
+        users = self._services.metadata.refresh().users
+        user = None if self.user_id is None else users.get(self.user_id)
+        if shard is None or user is None:
+            return
+        groups = self._services.groups
+        seats = groups.seats(self.client_id, self.turns)
+        if seats is None:
+            return
+        if not self._services.clients.is_registered(self):
+            # Evicted: arriving on another shard would register it again.
+            return
+        state = SessionState(
+            self.address,
+            user.id,
+            user.created_at,
+            self.generation.name,
+            self.knows_all_codecs,
+            self.last_heartbeat,
+            seats,
+        )
+        if self._services.migration.hand_over(self._link, shard, state):
+            self._has_moved = True
+            groups.moving(self.client_id, shard)
+
+    # Errors.
+
+    def _fail(self, error: BrokerError) -> None:
+        LOG.debug("client %d: status %d: %s", self.client_id, error.status, error)
+        close = isinstance(error, CLOSING)
+        self._link.answer(encode_response(error.status), close=close)
+
+    def _report_our_fault(self, code: int) -> None:
+        LOG.exception("client %d: command %d failed through a fault of ours", self.client_id, code)
+        self._link.answer(encode_response(GenericError.status), close=True)
