@@ -1,8 +1,9 @@
-"""What other shards may ask of this one, and who of us answers: the table of the rings.
+"""The table of the rings: which part of this shard answers which request of another shard.
 
 Appends come first and by themselves: they are the only requests with a rate worth a thought.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from borzoi.shards.changes.service import MetadataService
@@ -21,7 +22,7 @@ APPEND: Final = int(RequestKind.APPEND)
 
 
 class PeerRequests:
-    """Carries out what peers ask."""
+    """Answers the requests of other shards. Called by the worker's loop."""
 
     def __init__(
         self,
@@ -42,13 +43,16 @@ class PeerRequests:
         self._clients = clients
         self._logins = logins
         self._groups = groups
-        self._caches = caches
         self._readers = readers
-        self._upkeep = upkeep
-        self._figures = figures
+        # Figures of this shard: each of these writes its answer into the memory that was lent.
+        self._reports: dict[int, Callable[[memoryview, Done], None]] = {
+            RequestKind.CACHE_METRICS: caches.serve,
+            RequestKind.UPKEEP: upkeep.serve,
+            RequestKind.METRICS: figures.serve,
+        }
 
     def serve(self, shard: int, request: Request, lent: memoryview, done: Done) -> None:
-        """Answer a request of `shard`, now or later."""
+        """Answers a request of `shard`, now or later."""
         if request.kind == APPEND:
             self._owners.serve_append(request, lent, done)
             return
@@ -68,14 +72,10 @@ class PeerRequests:
                 done(0, 0, 0, 0)
             case kind if kind in GROUP_KINDS:
                 self._groups.serve(shard, request, lent, done)
-            case RequestKind.CACHE_METRICS:
-                self._caches.serve(lent, done)
-            case RequestKind.UPKEEP:
-                self._upkeep.serve(lent, done)
-            case RequestKind.METRICS:
-                self._figures.serve(lent, done)
             case RequestKind.SEGMENT_REPLACED:
                 self._readers.replaced(request.namespace, request.birth, request.first)
                 done(0, 0, 0, 0)
+            case kind if kind in self._reports:
+                self._reports[kind](lent, done)
             case _:
                 self._owners.serve(request, lent, done)

@@ -22,7 +22,7 @@ from borzoi.shards.config import Config
 from borzoi.shards.host.file_limits import open_files_bound
 from borzoi.shards.lifecycle.closing import DISK_THREADS, Closed, Closing, Tell
 from borzoi.shards.lifecycle.deleting import Deleting
-from borzoi.shards.lifecycle.recovery import MetadataIsBehind, recover_partitions
+from borzoi.shards.lifecycle.recovery import MetadataIsBehind, PartitionRecovery
 from borzoi.shards.lifecycle.repairing import Repairing
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.orders.spec import WorkerSpec
@@ -149,22 +149,23 @@ class ShardStorage:
         began = time.monotonic()
         metadata.refresh()
         try:
-            recovery = recover_partitions(
-                self._spec.shard,
-                self._spec.shard_count,
-                self.layout,
-                self.files,
-                self._open_files,
-                self._settings,
-                self.durability,
-                metadata,
-                self.partitions,
-                self.readers,
-                self._clean_stop(),
-                self._config.limits.consumers_per_partition_max,
-                self._config.limits.share_weight,
-                self.encryption,
-            )
+            recovery = PartitionRecovery(
+                shard=self._spec.shard,
+                shard_count=self._spec.shard_count,
+                layout=self.layout,
+                files=self.files,
+                open_files=self._open_files,
+                settings=self._settings,
+                durability=self.durability,
+                metadata=metadata,
+                partitions=self.partitions,
+                readers=self.readers,
+                clean=self._clean_stop(),
+                last_stop=CleanStop.last(self.layout, self.files),
+                consumers_max=self._config.limits.consumers_per_partition_max,
+                share_weight=self._config.limits.share_weight,
+                encryption=self.encryption,
+            ).run()
         except MetadataIsBehind as error:
             raise CannotBoot(str(error)) from error
         LOG.info(

@@ -75,7 +75,10 @@ class WaitingForOwner(Exception):
 
 
 class Clock(Protocol):
-    def now_us(self) -> int: ...
+    """The time that archived segments are stamped with."""
+
+    def now_us(self) -> int:
+        """Returns microseconds since the epoch."""
 
 
 def backoff_s(failures: int) -> float:
@@ -150,9 +153,9 @@ class Archiver:
             self._timer.cancel()
 
     def archived_count(self, partition: OwnedPartition, oldest: Sequence[SealedSegment]) -> int:
-        """How many of these oldest segments of a partition are in the archive.
+        """Returns how many of these oldest segments of a partition are in the archive.
 
-        The others are archived soon; whoever asks may ask again.
+        The others are archived soon; a later call counts them.
         """
         life = life_of(partition)
         archived: Set[int] = self._archived.get(life, set())
@@ -174,7 +177,7 @@ class Archiver:
         )
 
     def _hurry(self) -> None:
-        """Somebody waits. After failures nothing is hurried."""
+        """Begins the next round at once, because a caller waits for it; not after failures."""
         if self._is_running:
             self._is_urgent = True
         elif self._failures == 0:
@@ -221,6 +224,12 @@ class Archiver:
         if self._shard == 0:
             # First: segments of a partition that no archived state knows cannot be restored.
             await self._archive_state(store)
+        problem = await self._archive_partitions(store)
+        if problem is not None:
+            raise problem
+
+    async def _archive_partitions(self, store: ArchiveStore) -> OSError | None:
+        """Archives segments and offsets; returns the last failure of our own disk."""
         living: set[Life] = set()
         offsets: list[PartitionOffsets] = []
         problem: OSError | None = None
@@ -245,8 +254,7 @@ class Archiver:
         for gone in self._wanted.keys() - living:
             del self._wanted[gone]
         await self._archive_offsets(store, tuple(offsets))
-        if problem is not None:
-            raise problem
+        return problem
 
     async def _archive_partition(
         self, store: ArchiveStore, partition: OwnedPartition, life: Life
@@ -373,5 +381,6 @@ class Archiver:
 
 
 def life_of(partition: OwnedPartition) -> Life:
+    """Returns the life of a partition, which names it in the archive."""
     target = partition.target
     return Life(*unpack_namespace(target.namespace), target.birth)
