@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.shares import TOLD_INTERVAL_S, TOLD_MAX, Line, Shares, address_taker, user_taker
+from borzoi.shares import NAMED_INTERVAL_S, NAMED_MAX, Line, Shares, address_taker, user_taker
 
 TAKERS = [user_taker(0), user_taker(1), address_taker("127.0.0.2")]
 
@@ -96,7 +96,7 @@ def test_a_wait_names_who_waits_and_who_holds_most(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.WARNING):
         shares.note_wait("user 3", 20)
         shares.note_wait("user 3", 20)
-        now[0] = TOLD_INTERVAL_S
+        now[0] = NAMED_INTERVAL_S
         shares.note_refusal("user 3", 20)
     assert caplog.messages == [
         "user 3 waits for 20 bytes of the receive pool: it holds 5, user 7 holds 90 of 100, "
@@ -111,13 +111,13 @@ def test_only_so_many_takers_are_named_at_a_time(caplog: pytest.LogCaptureFixtur
     now = [0.0]
     shares = Shares("things", 10, clock=lambda: now[0])
     with caplog.at_level(logging.WARNING):
-        for number in range(10 * TOLD_MAX):
+        for number in range(10 * NAMED_MAX):
             shares.note_wait(f"address {number}", 1)
-        assert len(caplog.messages) == TOLD_MAX
-        now[0] += TOLD_INTERVAL_S
+        assert len(caplog.messages) == NAMED_MAX
+        now[0] += NAMED_INTERVAL_S
         shares.note_wait("address 5", 1)
-    assert len(caplog.messages) == TOLD_MAX + 1
-    assert shares.figures().waits == 10 * TOLD_MAX + 1
+    assert len(caplog.messages) == NAMED_MAX + 1
+    assert shares.figures().waits == 10 * NAMED_MAX + 1
 
 
 def test_the_line_begins_with_who_holds_least_and_keeps_the_order_of_each() -> None:

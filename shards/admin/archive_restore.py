@@ -7,8 +7,8 @@ the metadata last. A broker does not start on partitions without metadata, and s
     streams/...    the segments that were chosen, in the life that the metadata knows
     info.json, state.*
 
-Of the streams and topics that were not chosen nothing is left: they are deleted by entries behind
-those of the archive, as if somebody had sent the commands. Users stay as they were.
+Streams and topics that were not chosen are deleted by metadata entries behind those of the archive,
+the same entries that a delete command writes. Users stay as they were.
 """
 
 import os
@@ -209,7 +209,7 @@ class _Restoring:
         return manifest
 
     def _damaged(self, error: Exception) -> None:
-        """Part of the archive cannot be trusted: is the rest of it wanted?"""
+        """Raises CannotRestore; with --skip-damaged prints the damage and goes on."""
         if not self._skip_damaged:
             raise CannotRestore(f"{error}; --skip-damaged restores everything else") from error
         self._say(f"DAMAGED, left out: {error}")

@@ -39,7 +39,7 @@ class Verified(NamedTuple):
 
 
 def verify(store: ArchiveStore, chosen: Callable[[Life], bool], report: Report) -> Verified:
-    """Compare everything with its manifest; `report` is told what is wrong."""
+    """Returns the counts of what was compared with its manifest; `report` gets each damage."""
     segments = states = size_bytes = damaged = 0
     for life, records in _segments(store, chosen, report):
         segments += 1

@@ -39,9 +39,9 @@ class CheckedMetadata(NamedTuple):
 def check_metadata(
     layout: DataLayout, findings: Findings, files: Files, encryption: Encryption | None = None
 ) -> CheckedMetadata | None:
-    """Verify log and snapshots; what they come to, None if the broker could not start with them.
+    """Returns what log and snapshots come to; None if the broker could not start with them.
 
-    Also None if nobody can tell without a key.
+    Also None if they are encrypted and no key was given.
     """
     newest = _check_snapshot(layout.state_snapshot, findings, files, encryption)
     previous = _check_snapshot(previous_path(layout.state_snapshot), findings, files, encryption)

@@ -17,6 +17,7 @@ EXIT_CODES: Final = {Level.NOTE: 0, Level.MENDABLE: 2, Level.DAMAGED: 3}
 
 
 def exit_code(findings: Findings) -> int:
+    """Returns the exit code of the worst finding."""
     return EXIT_CODES[findings.worst]
 
 

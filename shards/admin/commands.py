@@ -62,7 +62,7 @@ def main() -> None:
 @main.command()
 @serve_parameters
 def serve(**parameters: Any) -> None:
-    """Run the broker until it is told to stop.
+    """Run the broker until SIGTERM, SIGINT or SIGHUP.
 
     Ends with 0 if everything acknowledged is on the disk, with 1 if it could not start or go on,
     with 4 if a shard could not write or sync everything, and with 5 if a shard was killed or died
@@ -136,7 +136,7 @@ def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: st
     """Verify everything in the data DIRECTORY of a stopped broker.
 
     Ends with 0 if all of it verifies, with 2 if --repair or the next start mends what is wrong, and
-    with 3 if something is damaged. A repair makes indexes anew, removes what a crash left over, and
+    with 3 if something is damaged. A repair rebuilds indexes, removes what a crash left over, and
     cuts torn writes off; it touches nothing that verifies.
     """
     # Imported here: nothing else of the command line needs it.
@@ -263,6 +263,7 @@ def _run_with(
 
 
 def load_or_exit(config_path: Path | None) -> Loaded:
+    """Returns the configuration; a mistake in it is printed and ends the process."""
     from borzoi.shards.config import ConfigError
 
     try:
@@ -272,5 +273,6 @@ def load_or_exit(config_path: Path | None) -> Loaded:
 
 
 def report(error: ConfigError) -> int:
+    """Prints a mistake in the configuration; returns the exit code for it."""
     say(f"borzoi: {error}", err=True)
     return CONFIG_ERROR

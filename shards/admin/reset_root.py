@@ -1,8 +1,8 @@
 """A new password for the root user of a broker that is stopped: `borzoi reset-root`.
 
-The way back in for whoever may read and write the data directory, and for nobody else. It goes
-through the metadata log like every other change, under the lock that keeps a broker out, so a
-broker that runs is never touched. Root is active afterwards, whatever it was before.
+The right to read and write the data directory is all it needs. The change goes through the metadata
+log like every other one, under the lock of the directory, so a running broker is never touched.
+Root is active afterwards, whatever it was before.
 """
 
 import os

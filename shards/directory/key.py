@@ -1,4 +1,4 @@
-"""Encryption at rest when the broker starts: which key, and may it open the directory?
+"""The encryption key at the start of the broker: where it comes from, and whether it fits.
 
 The key is given as `system.encryption.key` (base64, in the file or in the environment; the
 environment wins, as for every setting) or as `system.encryption.key_file`, a file that holds the

@@ -1,4 +1,4 @@
-"""The server's log file: appended to by all processes of the broker, rotated by whoever fills it.
+"""The server's log file: all processes of the broker append to it, and each may rotate it.
 
     <logs>/iggy-server.log          the active file
     <logs>/iggy-server.log.<N>      archives; a larger N is newer, numbers are never used again
@@ -8,10 +8,10 @@ each line: check that the path still leads to the open file, rotate if the line 
 big, write. Cost: four system calls a line, some microseconds. A lock on the directory needs no lock
 file, so nothing but log files lies in it.
 
-A process that dies with the lock gives it back. One that is stopped keeps it, so nobody waits for
-ever: after LOCK_WAIT_S the line is written without the lock, at worst into a file just rotated or
-some bytes above the limit, and the next lines try only once until the lock is free again. Lines are
-never cut and never mixed (one write each, O_APPEND).
+A process that dies with the lock gives it back. One that is stopped keeps it, so no waiting is
+endless: after LOCK_WAIT_S the line is written without the lock. At worst it then lands in a file
+just rotated, or some bytes above the limit. The next lines try only once until the lock is free
+again. Lines are never cut and never mixed (one write each, O_APPEND).
 
 Always: archives and a full active file together stay below max_total_size; an active file grows
 above max_file_size only if a single line is larger than that.
@@ -49,7 +49,7 @@ class Rotation(NamedTuple):
 
 
 class LogFile:
-    """This process's handle on the log file of the broker."""
+    """The handle of one process on the log file of the broker."""
 
     def __init__(
         self,
@@ -91,6 +91,7 @@ class LogFile:
                 self._sweep()
 
     def close(self) -> None:
+        """Closes the file and its directory; nothing may be written afterwards."""
         os.close(self._fd)
         os.close(self._directory_fd)
 
@@ -119,7 +120,7 @@ class LogFile:
                 fcntl.flock(self._directory_fd, fcntl.LOCK_UN)
 
     def _follow_path(self) -> None:
-        """Opens the active file anew after another process rotated it or somebody removed it."""
+        """Opens the active file again if it was rotated by another process, or removed."""
         opened = os.fstat(self._fd)
         try:
             current = os.stat(self.path)

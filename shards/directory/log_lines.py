@@ -9,7 +9,7 @@ same fields are the members of an object.
 Always: one record is one line of bounded length in which nothing acts on its reader (visible.py),
 whatever a client put into a name; a record below the level costs one comparison; nothing that goes
 wrong here reaches the code that logged. Lines that could not be written are counted, and the count
-is told later.
+is logged later.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class LineFormatter:
         self._second_text = ""
 
     def line(self, record: logging.LogRecord) -> bytes:
+        """Returns the bytes of one line, at most LINE_LENGTH_MAX of them."""
         message = record.getMessage()
         if record.exc_info:
             message += "\n" + self._tracebacks.formatException(record.exc_info)
@@ -130,6 +131,7 @@ class LineHandler(logging.Handler):
         self.lost_count = 0
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Writes the line of a record; one that cannot be formatted becomes an error line."""
         try:
             line = self._lines.line(record)
         except Exception as error:
@@ -144,7 +146,7 @@ class LineHandler(logging.Handler):
             )
             line = self._lines.line(broken)
         if self._stderr_fd is not None:
-            # Nobody may be there to read it; the file is what counts.
+            # Standard error may be closed; the file is what counts.
             with contextlib.suppress(OSError):
                 os.write(self._stderr_fd, line)
         if self._file is not None:
@@ -180,6 +182,7 @@ class LineHandler(logging.Handler):
                 logging.getLogger(__name__).warning("cannot clean up log files", exc_info=True)
 
     def close(self) -> None:
+        """Closes the log file; later lines go to standard error only."""
         super().close()
         if self._file is not None:
             self._file.close()
@@ -196,8 +199,8 @@ def set_up_logging(
 ) -> LineHandler:
     """Makes the root logger of this process write our lines, and nothing else.
 
-    `speaker` is "supervisor" or shard_speaker(n). A log directory that cannot be used is told on
-    standard error and does not stop the broker.
+    `speaker` is "supervisor" or shard_speaker(n). A log directory that cannot be used is reported
+    on standard error and does not stop the broker.
     """
     file = None
     failure = None
@@ -225,10 +228,12 @@ def set_up_logging(
 
 
 def shard_speaker(shard: int) -> str:
+    """Returns the name of a shard in log lines."""
     return f"shard-{shard}"
 
 
 def level_text(level: int) -> str:
+    """Returns the level as Iggy's logs spell it."""
     if level >= logging.ERROR:
         return "ERROR"
     if level >= logging.WARNING:

@@ -88,7 +88,7 @@ def open_data_directory(
         )
         return None
     if root is not None and root.store_password_file:
-        # Before the account exists: a kill in between must not leave one that nobody can use.
+        # Before the account exists: a kill in between must not leave one without a known password.
         store_root_password(data, root.password)
     return OpenData(layout, root, CleanStop.take(layout, files), lock_fd, encryption)
 

@@ -99,7 +99,7 @@ def _lines_of(request: Request | None) -> list[str]:
     if request.asked_by is not None:
         user = f"of a client of shard {request.asked_by}"
     else:
-        user = "nobody logged in" if request.user_id is None else f"user {request.user_id}"
+        user = "not logged in" if request.user_id is None else f"user {request.user_id}"
     lines = [f"request in work: {name} ({request.code}), {request.length} bytes, {user}"]
     shown = _shown(request)
     if shown is None:

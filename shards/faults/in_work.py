@@ -1,22 +1,22 @@
-"""The request a worker has in work, where the supervisor finds it when the worker has died.
+"""The request that a worker has in work, in memory that the supervisor reads after its death.
 
 A part of the control memory of a shard (router/control.py), written by itself alone:
 
     word 0    request    bits 0-39   where its payload lies in the arena, behind its frame header;
                                      0: nothing is in work; 1: the copy below
-                         bits 40-63  id of the user + 1; 0: nobody is logged in
+                         bits 40-63  id of the user + 1; 0: the session is not logged in
          1    of a peer  what another shard has asked for and is being carried out now:
                          bits 0-39   where the payload of its client lies in *its* arena, 0 or 1
-                                     if that cannot be told
+                                     if that is unknown
                          bits 40-63  number of that shard + 1; 0: nothing
          8    copied     length of the payload u32 | code u32, if it does not lie in the arena
          9... copy       the first bytes of such a payload
 
-It tells of the request that was begun last, until any request has ended: two stores of a word are
-what it costs a request, and what dies while it carries out a request has begun none since. Bytes
-in the arena stay where they are until the answer, those of a peer that asks as well.
+It names the request that was begun last, until any request has ended. A request costs two stores of
+a word. A worker that dies while it carries out a request has begun none since. Bytes in the arena
+stay where they are until the answer, those of a peer that asks as well.
 
-Nothing the supervisor reads here is believed: whoever wrote it has died of a fault.
+The supervisor trusts nothing that it reads here: the worker that wrote it died of a fault.
 """
 
 import os
@@ -44,7 +44,7 @@ MEMORY_SIZE: Final = COPY_AT + HEAD_SIZE_MAX
 
 
 class Request(NamedTuple):
-    """A request as far as it can be told after the death of its worker."""
+    """What is known of a request after the death of its worker."""
 
     code: int
     length: int  # of its payload
@@ -62,7 +62,7 @@ class InWork:
     """The record of a worker. Connections write the word themselves, it is their hot path."""
 
     def __init__(self, words: memoryview | None = None) -> None:
-        """Without shared memory nobody reads it."""
+        """Without `words` the memory is private: no other process reads it."""
         self.words = memoryview(bytearray(MEMORY_SIZE)).cast("Q") if words is None else words
         self._bytes = self.words.cast("B")
 

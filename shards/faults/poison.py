@@ -1,12 +1,12 @@
-"""Requests that kill workers: told by their bytes, and refused for a while.
+"""Requests that kill workers: recognised by their bytes, and refused for a while.
 
 A request that was in work when two workers died of a fatal signal is refused by all shards for a
-minute, with the status of a feature that is switched off: it is not malformed as far as anybody
-knows, and official clients neither repeat such a request nor connect anew because of it. When the
-minute is over it is carried out again; another death, and it is refused at once.
+minute. The status is that of a feature that is switched off: the request may be well-formed, and
+official clients neither repeat it nor reconnect because of this status. When the minute is over it
+is carried out again; another death, and it is refused at once.
 
-The supervisor keeps the Suspects; workers are told what to refuse at their birth and by an order.
-While nothing is refused no request is looked at (guarded_session.py).
+The supervisor owns the Suspects; workers get what to refuse with their specification and by an
+order. While nothing is refused no request is looked at (guarded_session.py).
 """
 
 import logging
@@ -109,10 +109,10 @@ class Guard:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._until: dict[int, float] = {}
-        self._told: set[int] = set()
+        self._logged: set[int] = set()
 
     def refuse(self, refusals: Sequence[Refusal]) -> None:
-        """From now on these, too."""
+        """Adds these to what is refused from now on."""
         for refusal in refusals:
             self._until[refusal.digest] = refusal.until
 
@@ -120,7 +120,7 @@ class Guard:
         """How long something is refused from now on, 0 if nothing is; forgets what is over."""
         now = self._clock()
         self._until = {digest: until for digest, until in self._until.items() if until > now}
-        self._told &= self._until.keys()
+        self._logged &= self._until.keys()
         return max((until - now for until in self._until.values()), default=0.0)
 
     def refuses(self, code: int, payload: memoryview) -> bool:
@@ -129,8 +129,8 @@ class Guard:
         until = self._until.get(digest)
         if until is None or until <= self._clock():
             return False
-        if digest not in self._told:
+        if digest not in self._logged:
             # Once: it may be sent a thousand times a second.
-            self._told.add(digest)
+            self._logged.add(digest)
             LOG.warning("requests of code %d like this one are refused: workers died of it", code)
         return True

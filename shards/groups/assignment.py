@@ -9,12 +9,12 @@ from borzoi.shards.groups.roster import Holding, Member, Roster
 from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.metadata.state import State
 
-NOBODY: Final = -1
+NO_MEMBER: Final = -1
 """Member id of a session that is no member any more."""
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True):
-    """One member of one group. `leaving` are held but promised to somebody else."""
+    """One member of one group. `leaving` are partitions it holds but has to give up."""
 
     group: GroupRef
     birth: int
@@ -40,7 +40,7 @@ def decode_assignments(data: bytes | memoryview) -> list[Assignment]:
 
 
 def assignments_of(group: GroupRef, roster: Roster) -> dict[int, Assignment]:
-    """What every member is told, by client."""
+    """Returns the assignment of every member, by client."""
     return {
         member.client_id: Assignment(
             group,
@@ -56,10 +56,10 @@ def assignments_of(group: GroupRef, roster: Roster) -> dict[int, Assignment]:
 
 
 def adopted(reported: Iterable[tuple[int, Assignment]], state: State) -> dict[GroupRef, Roster]:
-    """The groups that shards report, as (shard, assignment), after the death of shard 0.
+    """Returns the groups that shards report, as (shard, assignment), after the death of shard 0.
 
-    Its last orders may not have reached everybody: of two who hold a partition the newer right
-    counts. Revocations are not reported, because whoever takes over settles everything anyway.
+    Its last orders may not have reached all shards: of two members that hold a partition the newer
+    right counts. Revocations are not reported, because the new shard 0 settles every group.
     """
     by_group: dict[GroupRef, list[tuple[int, Assignment]]] = {}
     for shard, assignment in reported:

@@ -21,7 +21,7 @@ from borzoi.shards.rings.requests import Done
 GROUP = ConsumerKind.GROUP
 
 Released = Callable[[Target, int, int, int], None]
-"""Told that a partition was closed to its holder: target, group, birth of the group, ticket."""
+"""Called when a partition is closed to its holder: target, group, birth of the group, ticket."""
 
 
 class Claims:
@@ -90,7 +90,7 @@ class Claims:
         self._partitions.delete_offset(target, GROUP, claim.group_id, done)
 
     def release(self, target: Target, group_id: int, birth: int, watch: Watch, done: Done) -> None:
-        """A member is to give the partition up: 1 if it is closed now, 0 if it will be told.
+        """Closes the partition to its holder: 1 if it is closed now, 0 if Released follows.
 
         Where nothing can be polled there is nothing to wait for.
         """

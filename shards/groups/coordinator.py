@@ -30,7 +30,7 @@ from borzoi.router.pool import MemoryPool
 from borzoi.router.target import Target
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.groups.assignment import (
-    NOBODY,
+    NO_MEMBER,
     Assignment,
     adopted,
     assignments_of,
@@ -102,7 +102,7 @@ class Coordinator:
         self._of_client: dict[int, set[GroupRef]] = {}
         self._adopting = True
         self._in_line: deque[Callable[[], None]] = deque()
-        # What shards are still to be told, and one order at a time for each of them.
+        # Orders that shards have still to get; one is on its way to each shard at a time.
         self._orders: dict[int, dict[tuple[GroupRef, int], Assignment]] = {}
         self._telling: dict[int, asyncio.Lock] = {}
 
@@ -273,7 +273,7 @@ class Coordinator:
     def _arrived(self, group: GroupRef, birth: int, client_id: int, shard: int) -> None:
         roster = self._rosters.get(group)
         if roster is None or roster.birth != birth or roster.find(client_id) is None:
-            # It was on its way when the last shard 0 died, and in nobody's report.
+            # It was on its way when the last shard 0 died, and in the report of no shard.
             self._join(group, birth, client_id, shard, _ignore)
             return
         roster = self._rosters[group] = place(roster, client_id, shard, None)
@@ -286,16 +286,16 @@ class Coordinator:
         self._put(group, leave(roster, client_ids, topic.partitions_count, self._next_epoch()))
 
     def _put(self, group: GroupRef, roster: Roster) -> None:
-        """Replace a roster and note who has to be told what."""
+        """Replaces a roster and notes the orders that follow from the change."""
         before = self._rosters.get(group)
         if roster.members:
             self._rosters[group] = roster
         else:
             self._rosters.pop(group, None)
         self._index(group, before, roster)
-        told = {} if before is None else assignments_of(group, before)
+        previous = {} if before is None else assignments_of(group, before)
         for client_id, assignment in assignments_of(group, roster).items():
-            known = told.pop(client_id, None)
+            known = previous.pop(client_id, None)
             if known is None or (known.held, known.leaving) != (
                 assignment.held,
                 assignment.leaving,
@@ -303,11 +303,11 @@ class Coordinator:
                 member = roster.find(client_id)
                 assert member is not None
                 self._order(member.shard, assignment)
-        for client_id in told:
+        for client_id in previous:
             assert before is not None
             member = before.find(client_id)
             assert member is not None
-            nothing = Assignment(group, roster.birth, client_id, NOBODY, roster.generation)
+            nothing = Assignment(group, roster.birth, client_id, NO_MEMBER, roster.generation)
             self._order(member.shard, nothing)
 
     def _index(self, group: GroupRef, before: Roster | None, after: Roster | None) -> None:
@@ -336,7 +336,7 @@ class Coordinator:
     async def _revoke(
         self, group: GroupRef, roster: Roster, partitions: Mapping[int, Target]
     ) -> None:
-        """Ask the owners to let go; what they let go of at once moves before anybody is told."""
+        """Asks the owners to release; what they release at once moves before any order is sent."""
         since = {one.partition: one.since for member in roster.members for one in member.held}
         asking = {
             partition: asked(
@@ -429,7 +429,7 @@ class Coordinator:
         await asyncio.gather(*(self._tell(shard) for shard in shards))
 
     async def _tell(self, shard: int) -> None:
-        # The lock is for those who wait: what somebody else has just sent must arrive, too.
+        # A caller waits for the lock: orders that another call is sending must arrive, too.
         async with self._telling.setdefault(shard, asyncio.Lock()):
             while orders := self._orders.pop(shard, None):
                 if shard == self._owners.shard:
@@ -438,7 +438,9 @@ class Coordinator:
                 try:
                     await self._send_orders(shard, list(orders.values()))
                 except ShardCommunicationError as error:
-                    LOG.warning("shard %d is told later what its members hold: %s", shard, error)
+                    LOG.warning(
+                        "shard %d gets the assignments of its members later: %s", shard, error
+                    )
                     self._orders[shard] = orders | self._orders.get(shard, {})
                     await asyncio.sleep(RETRY_INTERVAL_S)
 
@@ -470,4 +472,4 @@ def _members(roster: Roster | None) -> tuple[Member, ...]:
 
 
 def _ignore(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
-    """For joins that nobody waits for."""
+    """The answer to a join without a waiting client: there is nothing to do."""

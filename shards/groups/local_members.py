@@ -1,4 +1,4 @@
-"""What this shard's sessions hold in their groups, as shard 0 has told it last.
+"""What this shard's sessions hold in their groups, by the latest orders of shard 0.
 
 Owned by the worker's loop. Only connected sessions are in here, and only groups that exist: a
 session that ends, and a group that is deleted, take their entries along. Newer orders replace
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.groups.assignment import (
-    NOBODY,
+    NO_MEMBER,
     Assignment,
     decode_assignments,
     encode_assignments,
@@ -54,7 +54,7 @@ class LocalMembers:
             known = groups.get(one.group)
             if known is not None and known.assignment.generation > one.generation:
                 continue
-            if one.member_id != NOBODY:
+            if one.member_id != NO_MEMBER:
                 groups[one.group] = Share(one)
             else:
                 groups.pop(one.group, None)

@@ -109,7 +109,7 @@ def leave(roster: Roster, client_ids: Iterable[int], partitions_count: int, epoc
 
 
 def settle(roster: Roster, partitions_count: int, epoch: int) -> Roster:
-    """An even split that holds now: nobody waits for commits."""
+    """Returns an even split that holds at once, without waiting for commits."""
     members = roster.members
     shares = spread(
         [[one.partition for one in member.held] for member in members], partitions_count
@@ -126,7 +126,7 @@ def settle(roster: Roster, partitions_count: int, epoch: int) -> Roster:
 
 
 def complete(roster: Roster, released: Mapping[int, int], epoch: int) -> Roster:
-    """Move partitions whose owner has let go of the old holder, by the ticket it was told.
+    """Returns the roster after the owners released partitions, which they report by ticket.
 
     A ticket that is not the current one belongs to a revocation that was called off.
     """

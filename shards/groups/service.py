@@ -99,7 +99,7 @@ class Groups:
         if self._coordinator is not None:
             await asked(self._adopted)
             return self._coordinator.members(group, birth)
-        data = await self._told(group, birth)
+        data = await self._report(group, birth)
         return tuple(ConsumerGroupMember(*one) for one in _members.decode(data))
 
     async def counts(self, stream_id: int, topic_id: int) -> dict[int, int]:
@@ -107,7 +107,7 @@ class Groups:
         if self._coordinator is not None:
             await asked(self._adopted)
             return self._coordinator.counts(stream_id, topic_id)
-        return _counts.decode(await self._told(GroupRef(stream_id, topic_id, ALL), 0))
+        return _counts.decode(await self._report(GroupRef(stream_id, topic_id, ALL), 0))
 
     # Moving to another shard.
 
@@ -256,7 +256,7 @@ class Groups:
             first=client_id, second=group.group_id, rule=rule,
         )  # fmt: skip
 
-    async def _told(self, group: GroupRef, birth: int) -> bytes:
+    async def _report(self, group: GroupRef, birth: int) -> bytes:
         def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
             self._peers.ask(
                 METADATA_SHARD, RequestKind.GROUP_MEMBERS, done, buffer=buffer, position=position,
@@ -272,4 +272,4 @@ def _namespace(group: GroupRef) -> int:
 
 
 def _ignore(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
-    """For news that nobody waits for."""
+    """The answer to a report without a waiting caller: there is nothing to do."""

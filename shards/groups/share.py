@@ -9,7 +9,7 @@ from borzoi.shards.partitions.group_cursor import Claim
 
 
 class Share:
-    """An assignment, prepared for polls. `turns` leaves out what is promised to somebody else."""
+    """An assignment, prepared for polls. `turns` leaves out what the member has to give up."""
 
     __slots__ = ("assignment", "held", "turns")
 
@@ -81,10 +81,10 @@ class Turns:
         self.of(share.assignment).polled[holding.partition] = holding.since
 
     def may_commit(self, share: Share, holding: Holding) -> bool:
-        """False if the partition was somebody else's since the session has polled it.
+        """Returns False if another member held the partition since this session polled it.
 
-        What it polled then may have been polled and committed further by the other one; to
-        commit it now would bring all of that back.
+        The other member may have polled and committed further; a commit of the older offset now
+        would bring all of that back.
         """
         since = self.of(share.assignment).polled.get(holding.partition)
         return since is None or since == holding.since

@@ -28,7 +28,7 @@ def spread(holdings: Sequence[Sequence[int]], partitions_count: int) -> list[lis
 
 
 def _quotas(counts: list[int], partitions_count: int) -> list[int]:
-    """How many each member is to have: whoever has most now gets what does not divide evenly."""
+    """Returns how many each member is to have; the remainder goes to those that have most now."""
     fair, remainder = divmod(partitions_count, len(counts))
     quotas = [fair] * len(counts)
     for number in sorted(range(len(counts)), key=lambda number: -counts[number])[:remainder]:

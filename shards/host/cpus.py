@@ -146,7 +146,7 @@ def read_numa_topology(system: Path = Path("/sys/devices/system")) -> NumaTopolo
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """CPUs of the kernel's list form: 0-3,8,10-11"""
+    """Returns the CPUs of a list in the kernel's form, such as 0-3,8,10-11."""
     cpus: list[int] = []
     for part in text.strip().split(","):
         if part:
@@ -177,7 +177,7 @@ def set_memory_policy(node: int | None) -> str | None:
     mask = (ctypes.c_uint64 * words)()
     mask[node // WORD_BITS] = 1 << (node % WORD_BITS)
     libc = ctypes.CDLL(None, use_errno=True)
-    # The kernel takes one bit less than it is told, hence the + 1.
+    # The kernel uses one bit less than the number it gets, hence the + 1.
     result = libc.syscall(
         ctypes.c_long(call),
         ctypes.c_int(MPOL_BIND),

@@ -24,8 +24,11 @@ class Shares(NamedTuple):
 
 
 def share(granted: int) -> Shares:
-    """A quarter is for files of partitions and an eighth for threads that sync, archive and
-    delete; the rest is for connections."""
+    """Returns how the granted descriptors are divided.
+
+    A quarter is for files of partitions, an eighth for threads that sync, archive and delete, and
+    the rest for connections.
+    """
     # Never nothing: with very few, both have to try.
     left = max(granted - OWN_FILES, granted // 4)
     open_files = max(OPEN_FILES_MIN, min(OPEN_FILES_MAX, left // 4))

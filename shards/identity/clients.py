@@ -28,7 +28,7 @@ from borzoi.shards.rings.requests import Done, RequestKind
 
 
 class Connected(Protocol):
-    """What is told about a session."""
+    """What the registry of clients reads of a session."""
 
     client_id: int
     user_id: int | None

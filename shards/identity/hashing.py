@@ -49,7 +49,7 @@ class Hashing:
         self._turns = turns
         # Stands for users who do not exist. Made before anybody can ask, by the thread that would
         # be asked; so it is there in time, and boot does not wait for it.
-        self._dummy_hash = thread.submit(hash_password, "nobody has this password")
+        self._dummy_hash = thread.submit(hash_password, "no account has this password")
 
     def turn(self, asker: Asker) -> AbstractAsyncContextManager[None]:
         """Wait to be the one who may hash. Disconnected if too many wait, or the asker is gone."""

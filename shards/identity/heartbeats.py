@@ -1,11 +1,11 @@
-"""Clients that have gone silent are forgotten: the periodic scan of a shard over its sessions.
+"""The periodic scan of a shard over its sessions: silent clients leave the registry.
 
-Only PING counts as a sign of life, and connecting counts as the first. Whoever is found silent
-for longer than 1.2 intervals at the moment of a scan leaves the registry of clients, and with it
-its consumer groups. Its connection stays: plain sends and polls go on, because clients that never
-ping exist and have done nothing wrong; what needs a registered client is refused.
+Only PING counts as a sign of life, and connecting counts as the first. A client that is silent for
+longer than 1.2 intervals at a scan leaves the registry of clients, and with it its consumer groups.
+Its connection stays: plain sends and polls go on, because clients that never ping exist and have
+done nothing wrong. What needs a registered client is refused.
 
-Always: nobody is evicted between two scans, and the clock of the scans starts with the listener.
+Always: no client is evicted between two scans, and the clock of the scans starts with the listener.
 Evicting by a timer of each client would be earlier than official clients expect.
 """
 

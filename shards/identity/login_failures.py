@@ -1,16 +1,16 @@
-"""Who has failed to log in lately, and who has not: back-off in tables of bounded size.
+"""Failed and successful logins of late: back-off in tables of bounded size.
 
-Of a pair of user and address: after `free` failures in a row it has to wait before it may try
-again, twice as long after each further failure. A success ends it, and so does time.
+A pair of user and address: after `free` failures in a row it has to wait before the next attempt,
+twice as long after each further failure. A success ends the waiting, and so does time.
 
-Of an address, whatever the names: each failure counts until time has worn it off, and time wears
-off `free_per_address` of them in `forgotten_after_s`. An address that has so many is slowed down
-until it has none: names that have not logged in from there lately are looked at
-`slowed_per_second` times a second, all of them together. It has no more than so many, so that it
-is over `forgotten_after_s` after the last one.
+An address, whatever the names: each failure counts until time has worn it off. Time wears off
+`free_per_address` of them in `forgotten_after_s`. An address with so many failures is slowed down
+until it has none: attempts under names that have not logged in from there lately are checked
+`slowed_per_second` times a second, all of them together. The count stops at `free_per_address`, so
+the slowing ends `forgotten_after_s` after the last failure.
 
-Names and addresses are kept as digests, so a row has the same size whatever a client calls itself,
-and fits the words of a ring: every shard is told about every failure.
+Names and addresses are kept as digests: a row has the same size whatever a client calls itself, and
+fits the words of a ring, which carries every failure to every shard.
 
 Always: at most `rows_max` rows of each kind; the one that was used longest ago goes first. The
 clock is monotonic and comes in as a parameter.
@@ -23,8 +23,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from borzoi.shards.loop.pace import Pace, Paces
 
-TOLD_AGAIN: Final = 8
-"""A pair that goes on logging in is told to the other shards so often in `known_for_s`."""
+NOTES_PER_TERM: Final = 8
+"""A pair that goes on logging in is noted to the other shards so often in `known_for_s`."""
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class FailureLimits(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """Who tries to be whom from where, as digests."""
+    """One attempt to log in, as digests: user and address together, the address, the user."""
 
     pair: int
     host: int
@@ -55,11 +55,13 @@ class Failed(NamedTuple):
 
     in_a_row: int
     wait_s: float
-    from_address: int  # lately, under whatever name; 0 if nobody had to work for it
+    from_address: int  # lately, under whatever name; 0 if it took no hashing
     slowed_s: float  # how long the address will be slowed down
 
 
 class Row(NamedTuple):
+    """Failures in a row of a pair or a name, the time of the last, and the end of the waiting."""
+
     in_a_row: int
     last: float
     until: float
@@ -121,8 +123,10 @@ class LoginFailures:
         self._slowed.spend(attempt.host)
 
     def rank(self, attempt: Attempt) -> int:
-        """How late it is served: 0 who is known, 1 most others, more after each doubling of the
-        failures from there."""
+        """Returns how late an attempt is served: 0 if its pair is known, 1 for most others.
+
+        Each doubling of the failures from its address adds 1.
+        """
         if self.is_known(attempt):
             return 0
         level = self._address(attempt.host, self._clock()).level
@@ -156,7 +160,7 @@ class LoginFailures:
         now = self._clock()
         had_failed = self._pairs.pop(attempt.pair, None) is not None
         last = self._known.get(attempt.pair)
-        is_news = last is None or now - last > self._limits.known_for_s / TOLD_AGAIN
+        is_news = last is None or now - last > self._limits.known_for_s / NOTES_PER_TERM
         if is_news:
             self._put(self._known, attempt.pair, now)
         return had_failed or is_news
@@ -200,7 +204,7 @@ class LoginFailures:
 
 
 def is_worth_a_line(count: int, free: int) -> bool:
-    """Whether the failure is told in the log: the first ones, then each doubling."""
+    """Returns whether the failure is logged: the first ones are, then each doubling."""
     return count <= free or count & (count - 1) == 0
 
 

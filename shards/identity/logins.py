@@ -1,12 +1,12 @@
-"""Proving who one is: passwords, with back-off and as slow for unknown names as for known ones.
+"""Logins with a password: with back-off, and as slow for unknown names as for known ones.
 
-What is told to a client does not depend on whether the name exists: the same status, the same
-work. Failures go to the log with name and address, never with what was tried, and to the other
-shards, so that five tries are five tries wherever the connections land.
+Always: the answer does not depend on whether the name exists: the same status after the same work.
+Failures are logged with name and address, never with the password that was tried. They also go to
+the other shards, so that five tries are five tries wherever the connections land.
 
-Nobody who is not logged in makes others wait: hashing is shared by address, an address with many
-failures is slowed down except for those who have logged in from there (login_failures.py), and
-what is refused without being looked at is answered at a pace.
+Connections that are not logged in do not delay others. Hashing is shared by address. An address
+with many failures is slowed down, except for users that logged in from there (login_failures.py).
+Attempts that are refused without a check are answered at a pace.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ from borzoi.shares import address_taker, user_taker
 LOG: Final = logging.getLogger(__name__)
 
 REFUSALS: Final = Pace(200, 500)
-"""How often one address is told at once that nothing is looked at. A refusal takes 0.1 ms of the
-loop: without a pace a few hundred connections that try again and again would take all of it."""
-SLOWED_TOLD: Final = Pace(1 / 60, 1)
-"""How often the log tells of an address that is slowed down."""
+"""How often one address gets a refusal without a check and without a delay. A refusal takes 0.1 ms
+of the loop: without a pace a few hundred connections that always retry would take all of it."""
+SLOWED_LINES: Final = Pace(1 / 60, 1)
+"""How often a slowed address is named in the log."""
 REFUSAL_WAIT_MAX_S: Final = 1.0
-"""Who is above the pace is answered that much later at most."""
+"""A refusal above the pace is delayed by so much at most."""
 
 
 class Who(NamedTuple):
@@ -100,7 +100,7 @@ class Logins:
         self._limits = limits
         self._tell_peers = tell_peers
         self._refusals = Paces[str](REFUSALS, limits.rows_max, time.monotonic)
-        self._slowed_told = Paces[str](SLOWED_TOLD, limits.rows_max, time.monotonic)
+        self._slowed_lines = Paces[str](SLOWED_LINES, limits.rows_max, time.monotonic)
 
     async def check(self, username: str, password: str, who: Who) -> int:
         """The id of the active user these credentials belong to."""
@@ -112,8 +112,8 @@ class Logins:
             raise UserInactive(f"user {user.id} is inactive")
         account = Account(username) if user is None else account_of(user)
         await self.verify(account, password, who)
-        # Hashing takes its time, and waiting for it more. Whoever has the name now must be the
-        # one whose password was right.
+        # Hashing takes its time, and waiting for it more. The account that has the name now must
+        # still be the one whose password was right.
         user = _named(self._metadata.refresh(), username)
         if user is None or user.password_hash != account.stored:
             raise InvalidCredentials("the account was changed meanwhile")
@@ -146,12 +146,12 @@ class Logins:
 
     async def hash(self, password: str, who: Who) -> str:
         """The hash of a new password."""
-        assert who.user_id is not None, "only who is logged in makes passwords"
+        assert who.user_id is not None, "a new password needs a session that is logged in"
         async with self._hashing.turn(Asker(user_taker(who.user_id), who.is_there)):
             return await self._hashing.hash(password)
 
     def note_other_failure(self, kind: str, account: str, who: Who, reason: str) -> None:
-        """A failure that took no work, so nobody has to wait; but somebody should know of it."""
+        """Logs and counts a failure that took no hashing; it delays no further attempt."""
         attempt = attempt_of(kind, account, who.origin)
         count = self._failures.failed(attempt, took_work=False).in_a_row
         if is_worth_a_line(count, self._limits.free):
@@ -168,9 +168,9 @@ class Logins:
             self._failures.succeeded(attempt)
 
     def _asker(self, account: Account, attempt: Attempt, who: Who) -> Asker:
-        """Who is logged in, or has logged in from there lately, takes turns as a user.
+        """Returns the taker of turns: a user that is logged in, or has been from there lately.
 
-        All others do so as their address, whatever the name: it may be invented.
+        All other attempts take turns as their address, whatever the name: it may be invented.
         """
         of_name = partial(self._failures.of_name, attempt)
         if who.user_id is not None:
@@ -207,10 +207,10 @@ class Logins:
 
     def _tell(self, username: str, who: Who, failed: Failed) -> None:
         if failed.slowed_s:
-            # A flood is told now and then, not each drop of it.
-            if self._slowed_told.wait_s(who.origin):
+            # One line for a flood now and then, not one for each of its failures.
+            if self._slowed_lines.wait_s(who.origin):
                 return
-            self._slowed_told.spend(who.origin)
+            self._slowed_lines.spend(who.origin)
             LOG.warning(
                 "%d logins from %s failed lately: names that have not logged in from there are"
                 " looked at %d times a second by each shard for %.0f s",
@@ -228,7 +228,7 @@ class Logins:
         )
 
     async def _pause(self, who: Who) -> None:
-        """Let an address that is refused all the time wait for it."""
+        """Waits before a refusal, if the address had more of them than its pace allows."""
         wait_s = self._refusals.wait_s(who.origin)
         if wait_s < REFUSAL_WAIT_MAX_S:
             self._refusals.spend(who.origin)

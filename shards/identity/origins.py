@@ -1,7 +1,7 @@
-"""Where a client comes from, as far as it is counted: what one party has at least.
+"""The origin of a client, as far as it is counted: the smallest block that one party can have.
 
-An IPv4 address is one origin. Of an IPv6 address it is the network of 64 bits: nobody is given
-less, and who has it has 2**64 addresses.
+An IPv4 address is one origin. Of an IPv6 address it is the network of 64 bits: providers assign no
+less, and a party that has it has 2**64 addresses.
 """
 
 from ipaddress import IPv6Address, ip_address

@@ -93,7 +93,7 @@ def store_root_password(data_directory: Path, password: str) -> Path:
     path = data_directory / ROOT_PASSWORD_FILE
     temporary = path.with_suffix(".tmp")
     temporary.unlink(missing_ok=True)
-    # Created with its final rights: there is no moment at which somebody else could open it.
+    # Created with its final rights: there is no moment at which another user could open it.
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
     with open(fd, "w") as file:
         file.write(password + "\n")

@@ -29,7 +29,7 @@ def check_token(state: State, token: str, now_us: int) -> int:
     """The id of the active user whose token this is."""
     found = state.find_token(hash_token(token))
     if found is None:
-        raise ResourceNotFound("nobody has this token")
+        raise ResourceNotFound("no user has this token")
     user, kept = found
     if kept.expired(now_us):
         raise PersonalAccessTokenExpired(f"token {kept.name!r} of user {user.id} has expired")

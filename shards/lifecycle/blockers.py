@@ -22,7 +22,7 @@ from borzoi.shards.partitions.partition import OwnedPartition
 LOG: Final = logging.getLogger(__name__)
 
 BLOCKERS_MAX: Final = 4096
-"""So many consumers that stand in the way are counted and told of apart."""
+"""At most so many consumers that hold up deletion are counted and reported one by one."""
 
 
 class Blocker(NamedTuple):

@@ -67,6 +67,7 @@ class Closed(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
+        """Whether everything acknowledged is on the disk."""
         return not self.lost and not self.unsynced
 
 
@@ -78,10 +79,12 @@ class PendingSync(NamedTuple):
     offsets: OffsetsSync
 
     def files(self) -> int:
+        """Returns how many files have to be synced."""
         log = 0 if self.log is None else len(self.log.sealed_paths) + len(self.log.paths)
         return log + len(self.offsets.paths)
 
     def directories(self) -> tuple[str, ...]:
+        """Returns the directories that have to be synced after the files."""
         log = () if self.log is None else self.log.directories
         return (*log, *self.offsets.directories)
 
@@ -167,7 +170,7 @@ class Closing:
         message_count = partition.log.staged_messages
         failed: list[int] = []
         self._commit.flush(partition, failed.append, fsync=False)
-        # In the other modes nobody was told yet that these are there.
+        # In the other modes these messages were not acknowledged yet.
         if any(failed) and self._durability is Durability.BUFFERED:
             self._lost.append(Lost(partition.target, message_count))
 

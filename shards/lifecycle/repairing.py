@@ -1,12 +1,11 @@
-"""A reader says that an index cannot be right: its owner looks, and puts a right one in its place.
+"""Replaces an index that a reader found to be wrong; the owner of the partition does it.
 
-Owned by the worker's loop. The log is the truth: a thread reads the segment and makes its index
-anew; if the file differs, the loop replaces it by rename and publishes, which makes readers map
-it anew. An index that is as it should be means that messages are damaged or lost, and that is
-what clients are told then.
+Owned by the worker's loop. The log is the truth: a thread reads the segment and rebuilds its index.
+If the file differs, the loop replaces it by rename and publishes, so that readers map the new one.
+If the index was right, the messages are damaged or lost, and that is the answer to the client.
 
-The thread only reads, and the loop looks again before it writes: a partition may be purged or a
-segment deleted meanwhile, and their names given to others.
+Always: the thread only reads, and the loop checks again before it writes. Meanwhile a partition may
+be purged or a segment deleted, and their names given to others.
 """
 
 import asyncio
@@ -53,7 +52,7 @@ class Repairing:
         self._disk = disk
         self._partitions = partitions
         self._commit = commit
-        # Told when an index was replaced; the worker wires it.
+        # Called when an index was replaced; the worker wires it.
         self.on_repaired: Callable[[OwnedPartition, int], None] | None = None
         self._checked: dict[SegmentKey, float] = {}
         self._waiting: dict[SegmentKey, list[Done]] = {}

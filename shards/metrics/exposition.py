@@ -83,6 +83,6 @@ class Exposition:
         try:
             usage = shutil.disk_usage(self._data)
         except OSError:
-            # Gone or unreachable: whoever writes there says so, and the figure is missing here.
+            # Gone or unreachable: the next write there logs it, and the figure is missing here.
             return None
         return Disk(usage.total, usage.free)

@@ -2,8 +2,8 @@
 
 The first seven have the names of the Iggy 0.8.0 server, and are true totals: also what was there
 before the start counts, and each user once. All others begin with `borzoi_`. Counters are since
-the start of the worker that counts, and have its number as a label: when it is replaced they
-begin anew, which is what Prometheus expects of a counter.
+the start of the worker that counts, and have its number as a label. When it is replaced they start
+from zero, which is what Prometheus expects of a counter.
 
 Rows are made while they are written, so that thousands of them never take a whole turn.
 """
@@ -66,7 +66,7 @@ class Scrape(NamedTuple):
 
 
 def families(scrape: Scrape) -> Iterator[Family]:
-    """All families, in the order in which they are told."""
+    """Returns all families in the order of the answer."""
     yield from _known_from_iggy(scrape)
     yield from _broker(scrape)
     yield from _shards(scrape)
@@ -137,10 +137,10 @@ def _broker(scrape: Scrape) -> Iterator[Family]:
 
 
 def _shards(scrape: Scrape) -> Iterator[Family]:
-    told = scrape.shards.items()
+    shards = scrape.shards.items()
     yield _gauge(
         "shard_up",
-        "1 if the shard has told its figures for this answer; without them its rows are missing.",
+        "1 if the shard gave its figures for this answer; without them its rows are missing.",
         SHARD,
         [((shard,), int(shard in scrape.shards)) for shard in scrape.generations],
     )
@@ -154,13 +154,13 @@ def _shards(scrape: Scrape) -> Iterator[Family]:
         "shard_connections",
         "Open TCP connections of clients.",
         SHARD,
-        [((shard,), one.connections) for shard, one in told],
+        [((shard,), one.connections) for shard, one in shards],
     )
     yield _counter(
         "shard_cpu_seconds",
         "CPU time of the worker.",
         SHARD,
-        [((shard,), one.cpu_seconds) for shard, one in told],
+        [((shard,), one.cpu_seconds) for shard, one in shards],
     )
     yield _gauge(
         "shard_resident_memory_bytes",
@@ -168,7 +168,7 @@ def _shards(scrape: Scrape) -> Iterator[Family]:
         ("shard", "kind"),
         [
             ((shard, kind), size)
-            for shard, one in told
+            for shard, one in shards
             for kind, size in one.resident._asdict().items()
         ],
     )
@@ -176,13 +176,13 @@ def _shards(scrape: Scrape) -> Iterator[Family]:
         "http_refused",
         "Connections for metrics that were closed unanswered, because too many were open.",
         SHARD,
-        [((shard,), one.http_refused) for shard, one in told],
+        [((shard,), one.http_refused) for shard, one in shards],
     )
     yield _counter(
         "deduplication_dropped_messages",
         "Messages that were dropped as duplicates.",
         SHARD,
-        [((shard,), one.duplicates) for shard, one in told],
+        [((shard,), one.duplicates) for shard, one in shards],
     )
 
 
@@ -232,24 +232,24 @@ def _consumers(scrape: Scrape, naming: Naming) -> Iterator[Family]:
 
 
 def _retention(scrape: Scrape, naming: Naming) -> Iterator[Family]:
-    told = scrape.shards.items()
+    shards = scrape.shards.items()
     yield _counter(
         "retention_deleted_segments",
         "Segments that were deleted: too old, too much for their topic, or by command.",
         SHARD,
-        [((shard,), one.deleted_segments) for shard, one in told],
+        [((shard,), one.deleted_segments) for shard, one in shards],
     )
     yield _counter(
         "retention_deleted_bytes",
         "Bytes of messages in deleted segments.",
         SHARD,
-        [((shard,), one.deleted_bytes) for shard, one in told],
+        [((shard,), one.deleted_bytes) for shard, one in shards],
     )
     yield _counter(
         "retention_deleted_unread_segments",
         "Deleted segments that a consumer or group with a committed offset had not read.",
         SHARD,
-        [((shard,), one.deleted_unread_segments) for shard, one in told],
+        [((shard,), one.deleted_unread_segments) for shard, one in shards],
     )
     yield _counter(
         "retention_blocked",
@@ -276,30 +276,32 @@ def _retention(scrape: Scrape, naming: Naming) -> Iterator[Family]:
 
 
 def _archive(scrape: Scrape) -> Iterator[Family]:
-    told = [(shard, one.archive) for shard, one in scrape.shards.items() if one.archive is not None]
+    shards = [
+        (shard, one.archive) for shard, one in scrape.shards.items() if one.archive is not None
+    ]
     yield _counter(
         "archive_segments",
         "Segments that were archived.",
         SHARD,
-        [((shard,), one.segments) for shard, one in told],
+        [((shard,), one.segments) for shard, one in shards],
     )
     yield _counter(
         "archive_bytes",
         "Bytes that were archived.",
         SHARD,
-        [((shard,), one.size_bytes) for shard, one in told],
+        [((shard,), one.size_bytes) for shard, one in shards],
     )
     yield _counter(
         "archive_failures",
         "Rounds of archiving that the archive or the disk has ended early.",
         SHARD,
-        [((shard,), one.failures) for shard, one in told],
+        [((shard,), one.failures) for shard, one in shards],
     )
     yield _gauge(
         "archive_waiting_segments",
         "Segments that have yet to be archived.",
         SHARD,
-        [((shard,), one.waiting) for shard, one in told],
+        [((shard,), one.waiting) for shard, one in shards],
     )
 
 
@@ -332,30 +334,30 @@ def _compression(scrape: Scrape, naming: Naming) -> Iterator[Family]:
 
 
 def _faults(scrape: Scrape, naming: Naming) -> Iterator[Family]:
-    told = scrape.shards.values()
+    shards = scrape.shards.values()
     yield _gauge(
         "partitions_read_only",
         "Partitions that take nothing until a restart, because a sync has failed.",
         (),
-        _one(sum(_count(one.read_only) for one in told)),
+        _one(sum(_count(one.read_only) for one in shards)),
     )
     yield _gauge(
         "partition_read_only",
         "1 for each of them.",
         naming.partition,
-        ((naming.of_partition(space), 1) for one in told for space in one.read_only.rows),
+        ((naming.of_partition(space), 1) for one in shards for space in one.read_only.rows),
     )
     yield _gauge(
         "partitions_refused",
         "Partitions that are not served, because their files are missing or cannot be trusted.",
         (),
-        _one(sum(one.refused_partitions for one in told)),
+        _one(sum(one.refused_partitions for one in shards)),
     )
     yield _gauge(
         "metadata_read_only",
         "1 if streams, topics and users cannot be changed until a restart.",
         (),
-        _one(int(any(one.metadata_is_read_only for one in told))),
+        _one(int(any(one.metadata_is_read_only for one in shards))),
     )
     yield _counter(
         "write_errors",
@@ -374,17 +376,17 @@ def _count(rows: Cut[int]) -> int:
 
 
 def _left_out(scrape: Scrape) -> Family:
-    told = scrape.shards.values()
+    shards = scrape.shards.values()
     overview = scrape.overview
-    compressed = sum(one.compressed.left_out for one in told)
+    compressed = sum(one.compressed.left_out for one in shards)
     left_out = {
         **{f"topic_{field}": overview.topics.left_out for field in TOPIC_FIELDS},
         "partition_appended_messages": overview.ends.left_out,
-        "consumer_lag_messages": sum(one.lags.left_out for one in told),
-        "retention_blocked": sum(one.blocked.left_out for one in told),
-        "retention_blocked_since_seconds": sum(one.blocked_since.left_out for one in told),
+        "consumer_lag_messages": sum(one.lags.left_out for one in shards),
+        "retention_blocked": sum(one.blocked.left_out for one in shards),
+        "retention_blocked_since_seconds": sum(one.blocked_since.left_out for one in shards),
         **{f"compression_topic_{field}": compressed for field in COMPRESSED_FIELDS},
-        "partition_read_only": sum(one.read_only.left_out for one in told),
+        "partition_read_only": sum(one.read_only.left_out for one in shards),
     }
     return _gauge(
         "metrics_left_out",

@@ -1,7 +1,7 @@
-"""The figures of all shards, by asking each: own ones are collected, others' come over the rings.
+"""The figures of all shards: the own ones are collected, those of the others come over the rings.
 
-What a shard has collected it tells to everybody who asks within KEPT_S, so that the work for
-metrics is bounded, whoever asks how often.
+What a shard has collected answers every request within KEPT_S, so that the work for metrics is
+bounded, however often they are asked for.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Figures:
         try:
             figures = await self._own.get()
         except Exception:
-            # A fault of ours, but nobody's messages must wait because of a figure.
+            # A fault of ours, but no message may wait because of a figure.
             LOG.exception("the figures for metrics cannot be collected")
             done(ShardCommunicationError.status, 0, 0, 0)
         else:

@@ -1,7 +1,7 @@
-"""A value that is made when somebody asks, by one at a time, and kept for a moment.
+"""A value that is made on request, by one task at a time, and kept for a moment.
 
-However many ask, and however often, it is made at most once in that time: all who come while it
-is being made wait for the same one. A failure is told to all of them, and kept for nobody.
+Always: it is made at most once in that time, however many requests there are. Requests that come
+while it is being made wait for the same value. A failure is raised in all of them and not kept.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Fresh(Generic[T]):
             self._asked_at = loop.time()
             self._task = loop.create_task(self._make())
             self._task.add_done_callback(self._made)
-        # Whoever goes away takes nothing from the others.
+        # A request that is cancelled leaves the making to the others.
         return await asyncio.shield(self._task)
 
     def _made(self, task: asyncio.Task[T]) -> None:

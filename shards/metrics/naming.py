@@ -1,8 +1,8 @@
-"""How streams, topics, partitions and consumers are told apart in metrics: by labels.
+"""The labels of metrics: which stream, topic, partition or consumer a row is about.
 
-Always by their ids. By their names as well only if that was asked for: names may tell whose
-customers or what projects there are, and metrics are read by more people than messages are. Of a
-single consumer the broker knows a number alone, whatever it calls itself.
+Ids are always among them. Names are only if the configuration asks for them: names may reveal
+customers or projects, and metrics are read more widely than messages. Of a single consumer the
+broker knows a number alone, whatever it calls itself.
 """
 
 from borzoi.protocol.identifiers import ConsumerKind
@@ -32,16 +32,20 @@ class Naming:
             self.consumer += (*of_topic, "consumer_name")
 
     def of_topic(self, stream_id: int, topic_id: int) -> Labels:
+        """Returns the values of the labels of a topic."""
         return (stream_id, topic_id, *self._topic_names(stream_id, topic_id))
 
     def of_codec(self, stream_id: int, topic_id: int, codec: str) -> Labels:
+        """Returns the values of the labels of a topic and a compression codec."""
         return (stream_id, topic_id, codec, *self._topic_names(stream_id, topic_id))
 
     def of_partition(self, namespace: int) -> Labels:
+        """Returns the values of the labels of a partition."""
         stream_id, topic_id, partition_id = unpack_namespace(namespace)
         return (stream_id, topic_id, partition_id, *self._topic_names(stream_id, topic_id))
 
     def of_consumer(self, namespace: int, kind: int, consumer: int) -> Labels:
+        """Returns the values of the labels of a consumer or group in a partition."""
         stream_id, topic_id, partition_id = unpack_namespace(namespace)
         ids = (stream_id, topic_id, partition_id, KINDS[kind], consumer)
         if self._names is None:

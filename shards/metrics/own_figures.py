@@ -1,9 +1,9 @@
-"""Collecting what this shard has to tell for metrics.
+"""The collection of this shard's figures for metrics.
 
-Everything here is either counted anyway or looked up when somebody asks; sends and polls do
-nothing for it. Partitions are walked in turns: after STEPS_PER_TURN of them, of their segments and
-of their consumers the loop serves everybody else first. So figures of different partitions may be
-some milliseconds apart.
+Every figure is either counted anyway or looked up on request; sends and polls do nothing for it.
+Partitions are walked in turns: after STEPS_PER_TURN of them, of their segments and of their
+consumers the loop serves all other work first. So figures of different partitions may be some
+milliseconds apart.
 """
 
 import asyncio
@@ -134,14 +134,17 @@ class Walk:
 
     @property
     def lags(self) -> Lags:
+        """The lags found so far, and how many were left out."""
         return Lags(bytes(self._lags), self._lag_total - self._lag_count)
 
     @property
     def read_only(self) -> Cut[int]:
+        """Namespaces of partitions that take nothing until a restart, cut to the bound."""
         return cut(self._read_only, len(self._read_only), self._rows_max)
 
     @property
     def compressed(self) -> Cut[CompressedTopic]:
+        """The compressed bytes of each topic and codec, cut to the bound."""
         rows = (CompressedTopic(*place, *found) for place, found in self._compressed.items())
         return cut(rows, len(self._compressed), self._rows_max)
 

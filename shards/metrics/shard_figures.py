@@ -1,10 +1,10 @@
-"""What one shard has to tell for metrics, as values and as the bytes that cross between shards.
+"""The figures of one shard for metrics, as values and as the bytes that cross between shards.
 
-Lists are cut to a bound, and say how much of them was left out. Figures that are the same for
-whoever looks (sizes of topics, numbers of messages) are not here: they are read from the board.
+Lists are cut to a bound, and say how much of them was left out. Figures that every shard can see
+(sizes of topics, numbers of messages) are not here: they are read from the board.
 
-Always: to encode or decode takes no time that grows with the number of consumers, who may be
-many thousands; their rows stay bytes until somebody goes through them.
+Always: encoding and decoding take no time that grows with the number of consumers, of which there
+may be many thousands; their rows stay bytes until they are written out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,6 +48,7 @@ class Lags(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def rows(self) -> Iterator[Lag]:
+        """The lags, unpacked one by one."""
         return map(Lag._make, LAG.iter_unpack(self.packed))
 
 
@@ -130,8 +131,10 @@ def cut(rows: Iterable[T], total: int, rows_max: int) -> Cut[T]:
 
 
 def encode(figures: ShardFigures) -> bytes:
+    """Returns the figures as MessagePack, to cross between shards."""
     return msgspec.msgpack.encode(figures)
 
 
 def decode(data: bytes) -> ShardFigures:
+    """Returns the figures of encode()."""
     return msgspec.msgpack.decode(data, type=ShardFigures)

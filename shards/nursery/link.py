@@ -166,7 +166,7 @@ class Nursery:
 
 
 def _kill_unknown(process: NurseryProcess) -> None:
-    """End a worker that the nursery told of after we had stopped waiting."""
+    """Kills a worker that the nursery reports after the supervisor stopped waiting for it."""
     process.channel.setblocking(False)
     try:
         while True:

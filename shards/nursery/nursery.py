@@ -130,16 +130,16 @@ def _fork_worker(fds: list[int]) -> Unborn | tuple[int, int]:
         return Unborn(fds, wait_go)
     os.close(tell)
     os.close(wait_go)
-    told = os.read(hear, BORN.size)
+    born = os.read(hear, BORN.size)
     os.close(hear)
     if between > 0:
         # Only then is the worker a child of the supervisor.
         os.waitpid(between, 0)
-    return (BORN.unpack(told)[0] if told else 0), go
+    return (BORN.unpack(born)[0] if born else 0), go
 
 
 def worker_spec(fds: list[int]) -> WorkerSpec:
-    """What the worker is told, with the numbers that its descriptors have here."""
+    """Returns the worker's specification, with the numbers that its descriptors have here."""
     return read_spec(fds[0]).renumbered(fds[LEADING_FDS:])
 
 

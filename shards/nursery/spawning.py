@@ -1,8 +1,8 @@
-"""Bringing workers into the world: the memory they share, and what each is told at its birth.
+"""The start of workers: the memory they share, and the specification that each of them gets.
 
 Owned by the supervisor. The board, the wake-ups and the record of the last clean stop last as
-long as the run; control memory and arena belong to one generation of one worker and are made anew
-for its successor, so that nothing of a dead one is ever mistaken for something of a living.
+long as the run. Control memory and arena belong to one generation of one worker; its successor gets
+new ones, so that nothing of a dead worker is mistaken for something of a living one.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class WorkerProcess:
         try:
             self.channel.send(msgspec.json.encode(order), fds)
         except ChannelClosed:
-            # Its pidfd tells of its death, and whoever has to do with that acts on it.
+            # The worker has died: its pidfd reports that, and the supervisor replaces it.
             return
 
 

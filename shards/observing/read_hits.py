@@ -2,8 +2,8 @@
 
 What stands between a poll and the disk is the kernel's page cache, seen through mapped windows. A
 read whose bytes all lay there is a hit; one for which a thread had to fetch them is a miss. Every
-shard counts for the partitions it has read lately (Readers), whoever owns them. A poll with
-auto-commit is two reads: the owner's, to see what is committed, and that of the shard that sends.
+shard counts for the partitions it has read lately (Readers), also those of other owners. A poll
+with auto-commit is two reads: the owner's, to see what is committed, and that of the sending shard.
 """
 
 from collections import Counter

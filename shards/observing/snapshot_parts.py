@@ -1,12 +1,12 @@
 """What a snapshot of the broker consists of: one text for each type of GET_SNAPSHOT.
 
-For whoever has to find a fault on a machine they cannot log in to. Runs in a thread: it reads
-files and starts programs. Every text is bounded, programs that are missing or slow are named in
-the text, and a part that fails says so instead of spoiling the others.
+For finding a fault on a machine without a login there. Runs in a thread: it reads files and starts
+programs. Every text is bounded. Programs that are missing or slow are named in the text, and a part
+that fails says so instead of spoiling the others.
 
 Always: no arguments and no environment of any process, no file but those named here, and never
-the file of a generated root password. Secrets that we know are masked in every text, should one
-of its sources have told them after all.
+the file of a generated root password. Secrets that the broker knows are masked in every text, in
+case one of its sources contains them after all.
 """
 
 import os

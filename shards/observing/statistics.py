@@ -1,7 +1,6 @@
-"""What GET_STATS tells: counts from the metadata and the board, clients from all shards, the rest
-from the kernel.
+"""The answer to GET_STATS: figures of the whole broker, the same from every shard.
 
-Any shard answers, and any other would answer the same: nothing here is about one shard alone.
+Counts come from the metadata and the board, clients from all shards, and the rest from the kernel.
 """
 
 import asyncio
@@ -116,6 +115,6 @@ def host() -> Host:
 
 
 def _os_version(system: str, release: Mapping[str, str]) -> str:
-    """As Iggy tells it: `Linux (Debian GNU/Linux 12)`."""
-    told = " ".join(release[key] for key in ("NAME", "VERSION_ID") if release.get(key))
-    return f"{system} ({told})" if system and told else told or system or "unknown_os_version"
+    """Returns the name in Iggy's form: `Linux (Debian GNU/Linux 12)`."""
+    name = " ".join(release[key] for key in ("NAME", "VERSION_ID") if release.get(key))
+    return f"{system} ({name})" if system and name else name or system or "unknown_os_version"

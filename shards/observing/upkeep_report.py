@@ -1,8 +1,8 @@
-"""What became of old segments since the workers started, in words: for whoever asks for a snapshot.
+"""A report in words on old segments since the workers started, a part of every snapshot.
 
-Every shard knows what it has deleted, archived and compressed itself, and who stood in the way. It
-tells that as text; the shard that is asked puts the texts of all together. A worker that was
-replaced begins to count anew, so each says for how long it has counted.
+Every shard describes what it has deleted, archived and compressed, and which consumers held up
+deletion. The shard that is asked joins the texts of all. A worker that was replaced counts from
+zero, so each text says for how long it has counted.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from borzoi.shards.upkeep.archiver import ArchivingStats
 from borzoi.shards.upkeep.compression import CompressingStats
 
 ANSWER_TIME_MAX_S: Final = 2.0
-BLOCKERS_TOLD_MAX: Final = 20
-"""So many of those who stand in the way are named, the most frequent first."""
+BLOCKERS_NAMED_MAX: Final = 20
+"""At most so many consumers that held up deletion are named, the most frequent first."""
 
 
 class UpkeepStats(NamedTuple):
@@ -91,7 +91,7 @@ def described(stats: UpkeepStats) -> Iterator[str]:
         )
     if compressed.left_plain:
         yield f"{compressed.left_plain} segments are damaged or would not shrink, and stay plain"
-    named = heapq.nlargest(BLOCKERS_TOLD_MAX, deleted.blocked.items(), key=lambda one: one[1])
+    named = heapq.nlargest(BLOCKERS_NAMED_MAX, deleted.blocked.items(), key=lambda one: one[1])
     for blocker, times in named:
         stream, topic, partition = unpack_namespace(blocker.namespace)
         name = name_of(blocker.kind, blocker.consumer)

@@ -1,8 +1,8 @@
 """A worker's end of the channel to the supervisor: events go up, orders come down.
 
-Owned by the worker's loop. An order to stop is noted and ends every waiting; the steps of a boot
-(recover, listen) wait here until the worker asks for them; everything else is carried out at once
-by whoever was given for that. A supervisor that is gone counts as an order to stop.
+Owned by the worker's loop. An order to stop is noted and ends every waiting. The steps of a boot
+(recover, listen) wait here until the worker asks for them. Every other order goes to a callback at
+once. A supervisor that is gone counts as an order to stop.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class SupervisorLink:
         await self._stop_ordered.wait()
 
     async def wait_step(self, wanted: str) -> Order:
-        """Wait for a step of the boot; told to stop instead, the process ends."""
+        """Waits for a step of the boot; an order to stop ends the process instead."""
         getting = asyncio.ensure_future(self._steps.get())
         stopping = asyncio.ensure_future(self._stop_ordered.wait())
         await asyncio.wait({getting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -56,7 +56,7 @@ class SupervisorLink:
         return order
 
     async def unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Wait for something that other shards have a part in; False if told to stop first."""
+        """Waits for work that needs other shards; False if the order to stop came first."""
         working = asyncio.ensure_future(work)
         stopping = asyncio.ensure_future(self._stop_ordered.wait())
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""What a worker is told at its birth, and the orders and events that travel later.
+"""The specification of a worker at its start, and the orders and events that travel later.
 
 The specification lies in a memfd: it may hold the encryption key and the hash of a password, which
 must not be seen in a process list. It goes through the nursery (nursery.py) together
@@ -60,7 +60,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     encryption_key: bytes
     # Empty on the first boot: the worker waits for orders. A restarted one goes on by itself.
     tcp_address: str
-    # Of a restarted worker; empty if nobody wants metrics.
+    # Of a restarted worker; empty if metrics are switched off.
     metrics_address: str
     generations: tuple[int, ...]
     budget: int

@@ -61,7 +61,7 @@ SPAWNS_MAX: Final = 3
 def run(
     config: Config, warnings: tuple[str, ...], options: ServeOptions, started: NurseryProcess
 ) -> int:
-    """Run the broker until it is told to stop; the exit code."""
+    """Runs the broker until an order to stop; returns the exit code."""
     placement = resolve_cpus(
         config.system.sharding.cpu_allocation,
         sorted(os.sched_getaffinity(0)),
@@ -141,13 +141,13 @@ class Supervisor:
         self._deaths = WorkerDeaths(logs, self._workers, spawner.suspects, spawner.arena_size)
 
     def order_stop(self) -> None:
-        """Told to stop. Told again, it says what is left and goes on: impatience loses nothing."""
+        """Begins an orderly stop. A second order logs what is left, and the stop goes on."""
         if self._stop.is_set():
             self._orderly_stop.report()
         self._stop.set()
 
     def order_kill(self) -> None:
-        """Told not to wait for anything."""
+        """Begins a stop that kills the workers instead of waiting for them."""
         self._orderly_stop.kill()
         self._stop.set()
 
@@ -241,7 +241,7 @@ class Supervisor:
     async def _event(self, worker: WorkerProcess, wanted: str) -> Event:
         while True:
             event = await worker.events.get()
-            # A death while starting stops the broker, and with it whoever waits here.
+            # A death while starting stops the broker, and with it the waiting here.
             if event.event != "died":
                 break
         assert event.event == wanted, f"expected {wanted} of shard {worker.shard}, got {event}"
@@ -305,15 +305,18 @@ class Supervisor:
         task.add_done_callback(self._replaced)
 
     def _tell_refused(self) -> None:
-        """The one that died hears of it when it is born again."""
+        """Sends the refused requests to all living workers; a successor starts with them."""
         order = Order("refuse", refused=self._spawner.suspects.refused(time.monotonic()))
         for one in self._workers:
             if one.process is not None and one.pidfd >= 0:
                 self._order(one, order)
 
     def _order(self, worker: WorkerProcess, order: Order, fds: tuple[int, ...] = ()) -> None:
-        """An order to a worker that may be stalled: then its heartbeat ends it, and its successor
-        begins with everything that it was not told."""
+        """Sends an order to a worker; one that does not take it is logged.
+
+        Such a worker is stalled: its heartbeat ends it, and its successor starts with the state
+        that the order would have brought.
+        """
         try:
             worker.order(order, fds)
         except ChannelFull:
@@ -402,7 +405,7 @@ class Supervisor:
         url = f"http://{address}{self._config.http.metrics.endpoint}"
         LOG.info("metrics are at %s", url)
         if not is_loopback(address):
-            LOG.warning("%s can be read without a password by whoever reaches it", url)
+            LOG.warning("%s can be read without a password from every host that reaches it", url)
 
     def _tell_root(self, root: RootAccount) -> None:
         if root.warning is not None:

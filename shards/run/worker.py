@@ -92,7 +92,7 @@ class Worker:
     # Booting.
 
     async def _boot(self) -> bool:
-        """Until clients are let in; False if told to stop before that."""
+        """Boots until clients are let in; False if the order to stop came before that."""
         if self._spec.shard == METADATA_SHARD:
             writer = self._open_metadata()
             copy = writer.copy
@@ -165,10 +165,10 @@ class Worker:
         return writer
 
     async def _take_up_metadata(self, applied_index: int) -> bool:
-        """Shard 0: finish what a predecessor has begun. False if told to stop meanwhile.
+        """Shard 0: finishes what its predecessor began; False if the order to stop came meanwhile.
 
-        It may have died between an entry and its barrier. A peer that has stopped by now answers
-        nothing any more, so this may take for ever.
+        The predecessor may have died between an entry and its barrier. A peer that has stopped by
+        now does not answer, so only an order to stop ends the waiting then.
         """
         writing, coordinator = self._shard.writing, self._shard.coordinator
         if writing is not None:
@@ -196,7 +196,7 @@ class Worker:
             except CannotBoot as error:
                 if not is_restart:
                     raise
-                # Somebody took the port meanwhile. The broker has more important things to do.
+                # Another process took the port meanwhile; the broker serves clients without it.
                 LOG.error("no metrics from this shard: %s", error)
         self._shard.cluster.tcp_address = address
         # The supervisor watches from now on, and the slowest shard may have taken minutes.
@@ -256,7 +256,7 @@ class Worker:
         elif order.order == "refuse":
             self._shard.listener.refuse(order.refused)
         else:
-            assert order.order == "adopt", f"nobody knows the order {order.order}"
+            assert order.order == "adopt", f"unknown order {order.order}"
             assert order.session is not None
             arrived = socket.socket(fileno=fds[0])
             self._tasks.start(self._shard.listener.adopt(arrived, order.session))

@@ -18,7 +18,7 @@ CREDENTIALS_SIZE_MAX: Final = 1 << 16
 
 
 def open_store(config: Config, files: Files) -> ArchiveStore:
-    """The archive of this configuration. Contacts nobody yet; for a thread all the same."""
+    """Returns the archive of this configuration, without contacting it. May block: for a thread."""
     archiver: Archiver = config.data_maintenance.archiver
     if archiver.kind == "s3":
         return _open_bucket(archiver.s3)
@@ -26,7 +26,7 @@ def open_store(config: Config, files: Files) -> ArchiveStore:
 
 
 def _open_bucket(s3: ArchiverS3) -> ArchiveStore:
-    # Imported here: it brings an HTTP client along, which nobody else needs.
+    # Imported here: it brings an HTTP client along, which only this archive needs.
     from borzoi.storage.archive.s3 import BucketStore, Credentials
 
     credentials = None

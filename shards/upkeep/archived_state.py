@@ -2,8 +2,8 @@
 
 A copy is made by a thread of shard 0. The log is whole up to the end on the board, and is replaced
 by a shorter one now and then; the snapshots are replaced as well. All are opened, then the end is
-read: if the open log is the one that the board speaks of, it goes as far as any snapshot, and if it
-begins behind the older one at the latest, they fit each other. Otherwise they are opened anew.
+read. If the open log is the one on the board, it goes as far as any snapshot; if it begins behind
+the older one at the latest, they fit each other. Otherwise all are opened again.
 """
 
 import os
@@ -106,7 +106,7 @@ def _fit(layout: DataLayout, files: Files, found: dict[str, int], end: Published
     try:
         ends = [index_in(files, found[path]) for path in snapshots if path in found]
     except SnapshotDamaged:
-        # It is archived as it is: what the log begins behind cannot be told from it.
+        # It is archived as it is: it does not say which entry the log must begin behind.
         return True
     return all(end.first - 1 <= index <= end.last_index for index in ends)
 

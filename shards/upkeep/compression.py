@@ -166,7 +166,7 @@ class Compressing:
         self._next()
 
     def repaired(self, partition: OwnedPartition, first_offset: int) -> None:
-        """The index of a segment was made anew: that may be what was wrong with it."""
+        """Offers a segment again whose index was replaced: that may be why it failed."""
         target = partition.target
         self._backlog.forget(Place(target.namespace, target.birth, first_offset))
         self.sealed(partition)

@@ -1,6 +1,6 @@
-"""What a shard has still to compress: which segment is next, what failed, and who waits for long.
+"""What a shard has still to compress: which segment is next, what failed, and what waits for long.
 
-Bookkeeping only; whoever compresses brings the segments and the time. Owned by the worker's loop.
+Bookkeeping only: segments and the time come in as parameters. Owned by the worker's loop.
 
 Always: a segment that should be compressed is offered again and again until it is. One that failed
 comes back at the next look, behind all of its partition that failed less often, so that one that
@@ -33,6 +33,7 @@ class Place(NamedTuple):
 
 
 def place_of(target: Target, segment: SealedSegment) -> Place:
+    """Returns the key of a segment in the backlog."""
     return Place(target.namespace, target.birth, segment.first_offset)
 
 

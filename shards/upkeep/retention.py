@@ -123,7 +123,7 @@ class Cleaner:
 
     async def _limit_size(self, place: TopicPlace, topic: Topic) -> None:
         max_size = topic.max_topic_size
-        # 0 would be a server default that nobody has resolved: it is no reason to delete.
+        # 0 would be a server default that was never resolved: it is no reason to delete.
         if max_size in (0, UNLIMITED):
             return
         size = self._describer.topic_totals(topic).size_bytes
@@ -139,6 +139,6 @@ class Cleaner:
         for namespace, target in targets.items():
             candidates[namespace] = await self._owners.candidates(target)
         plan = over_size(size, max_size, candidates, self._protection)
-        # Of what somebody has not read its owner keeps all, and says for whose sake.
+        # The owner keeps all that a consumer has not read, and logs which consumer that is.
         for namespace, cut in (*plan.delete.items(), *plan.kept_unread.items()):
             await self._owners.delete_up_to(targets[namespace], cut)

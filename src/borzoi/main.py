@@ -54,9 +54,11 @@ class Commands(VisibleGroup):
     """Looks commands up by name and imports them then."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the names of the commands in the order of the help text."""
         return [*_broker().list_commands(ctx), *OFFLINE, *CLIENT, *SPARK]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports and returns the command of a name or short name; None if there is none."""
         client = CLIENT.get(SHORT.get(cmd_name, cmd_name))
         place = OFFLINE.get(cmd_name) or client or SPARK.get(cmd_name)
         if place is not None:

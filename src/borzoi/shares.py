@@ -24,10 +24,10 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 LOG: Final = logging.getLogger(__name__)
 
-TOLD_INTERVAL_S: Final = 60.0
+NAMED_INTERVAL_S: Final = 60.0
 """A taker that waits, or is refused, is named in the log this often at most."""
 
-TOLD_MAX: Final = 20
+NAMED_MAX: Final = 20
 """So many takers are named in that time: addresses are cheap, and the log is not for them."""
 
 Item = TypeVar("Item")
@@ -73,8 +73,8 @@ class Shares:
         self._clock = clock
         self.taken = 0
         self._held: dict[str, int] = {}
-        self._told: set[str] = set()
-        self._told_since = -TOLD_INTERVAL_S
+        self._named: set[str] = set()
+        self._named_since = -NAMED_INTERVAL_S
         self._waits = 0
         self._refusals = 0
 
@@ -140,12 +140,12 @@ class Shares:
 
     def _tell(self, text: str, taker: str, amount: int, reason: str = "") -> None:
         now = self._clock()
-        if now - self._told_since >= TOLD_INTERVAL_S:
-            self._told_since = now
-            self._told.clear()
-        if taker in self._told or len(self._told) >= TOLD_MAX:
+        if now - self._named_since >= NAMED_INTERVAL_S:
+            self._named_since = now
+            self._named.clear()
+        if taker in self._named or len(self._named) >= NAMED_MAX:
             return
-        self._told.add(taker)
+        self._named.add(taker)
         if reason:
             LOG.warning(text + ": %s", taker, amount, self.what, reason)
             return

@@ -33,10 +33,12 @@ class VisibleErrors(click.Command):
     """
 
     def make_context(self, *positional: Any, **named: Any) -> click.Context:
+        """Parses the arguments; errors are raised with escaped texts."""
         with _visible_errors():
             return super().make_context(*positional, **named)
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; errors are raised with escaped texts."""
         with _visible_errors():
             return super().invoke(ctx)
 

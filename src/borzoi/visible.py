@@ -23,8 +23,8 @@ SHORT: Final = {ord("\n"): r"\n", ord("\r"): r"\r", ord("\t"): r"\t"}
 BEYOND_LATIN: Final = {code: rf"\u{code:04x}" for code in (*SEPARATORS, *DIRECTIONS)}
 
 IN_TEXT: Final = {code: rf"\x{code:02x}" for code in CONTROLS} | SHORT | BEYOND_LATIN
-# The first 32 are escaped by the encoder inside of strings; outside they are line breaks.
-IN_JSON: Final = {code: rf"\u{code:04x}" for code in CONTROLS if code >= 0x20} | BEYOND_LATIN
+# The encoder escapes those below the space inside of strings; outside they are line breaks.
+IN_JSON: Final = {code: rf"\u{code:04x}" for code in CONTROLS if code > ord(" ")} | BEYOND_LATIN
 
 # How bytes that may be no UTF-8 travel as text (PEP 383): 0xff as U+DCFF.
 AS_BYTES: Final = "surrogateescape"

@@ -42,7 +42,7 @@ def test_what_a_report_says() -> None:
     assert "orders" in text
     assert "\x1b" not in text
     assert text.endswith("Fatal Python error: Bus error\n")
-    assert "nobody logged in" in describe(death_with(Request(77, 0, b"", None)), NOW_S)
+    assert "not logged in" in describe(death_with(Request(77, 0, b"", None)), NOW_S)
     assert "unknown (77)" in describe(death_with(Request(77, 0, b"", None)), NOW_S)
     assert "no request" in describe(death_with(None), NOW_S)
     silent = death_with(None)._replace(trace="", number=signal.SIGKILL)

@@ -11,7 +11,7 @@ from borzoi.protocol.errors import ConsumerGroupIdNotFound, ConsumerGroupMemberN
 from borzoi.router.target import Target
 from borzoi.shards.groups import coordinator as module
 from borzoi.shards.groups.assignment import (
-    NOBODY,
+    NO_MEMBER,
     Assignment,
     decode_assignments,
     encode_assignments,
@@ -76,7 +76,7 @@ class Shards:
             return
         assert kind is RequestKind.GROUP_ASSIGN
         for one in decode_assignments(bytes(buffer.view[:length])):
-            if one.member_id == NOBODY:
+            if one.member_id == NO_MEMBER:
                 self.members.pop(one.client_id, None)
             else:
                 self.members[one.client_id] = one

@@ -29,7 +29,7 @@ def test_it_hashes_off_the_loop_and_knows_a_hash_for_nobody() -> None:
         stored = await hashing.hash("secret")
         assert await hashing.verify(stored, "secret")
         assert not await hashing.verify(stored, "other")
-        assert not await hashing.verify(None, "nobody has this password")
+        assert not await hashing.verify(None, "no account has this password")
         assert await hashing._run(threading.get_ident) != threading.get_ident()
 
     run(check)

@@ -11,7 +11,7 @@ from borzoi.router.pool import MemoryPool
 from borzoi.shards.lifecycle.blockers import Blocker
 from borzoi.shards.lifecycle.deleting import DeletingStats
 from borzoi.shards.observing import upkeep_report as upkeep
-from borzoi.shards.observing.upkeep_report import BLOCKERS_TOLD_MAX, Upkeep, UpkeepStats, described
+from borzoi.shards.observing.upkeep_report import BLOCKERS_NAMED_MAX, Upkeep, UpkeepStats, described
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.rings.requests import Done, RequestKind
 from borzoi.shards.upkeep.archiver import ArchivingStats
@@ -49,10 +49,10 @@ def test_figures_in_words() -> None:
 
 
 def test_of_many_who_stand_in_the_way_the_most_frequent_are_named() -> None:
-    blocked = {blocker(number): number for number in range(BLOCKERS_TOLD_MAX + 5)}
+    blocked = {blocker(number): number for number in range(BLOCKERS_NAMED_MAX + 5)}
     lines = list(described(UpkeepStats(1, DeletingStats(0, 0, blocked, {}, 0), None)))
-    assert len(lines) == 4 + BLOCKERS_TOLD_MAX + 1
-    assert lines[4].startswith(f"stream 1, topic 2, partition {BLOCKERS_TOLD_MAX + 4}: ")
+    assert len(lines) == 4 + BLOCKERS_NAMED_MAX + 1
+    assert lines[4].startswith(f"stream 1, topic 2, partition {BLOCKERS_NAMED_MAX + 4}: ")
     assert lines[-1] == "and 5 more who had not read"
 
 
