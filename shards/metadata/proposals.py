@@ -1,46 +1,71 @@
-"""Metadata commands on their way to shard 0: a code and bytes.
+"""Metadata commands on their way to shard 0: the code of the client's command, and its fields.
 
-Most travel as a client sent them. Those that held a secret travel as what is left of it: the
-codes are the same, the bytes are MessagePack, and there is no way to propose the original.
+The fields are MessagePack by name, in a form of the broker's own: what a client of any generation
+may say travels, whether or not another generation has bytes for it. A command that holds a secret
+has no row here. What is left of it after hashing travels under the code of the original.
 """
 
 from typing import Any, Final
 
-import msgspec
-
 from borzoi.protocol.codes import Code
-from borzoi.protocol.generations import CLASSIC, code_of, encode_command
+from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
+from borzoi.protocol.commands.sessions import DeletePersonalAccessToken
+from borzoi.protocol.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
+from borzoi.protocol.commands.topics import (
+    CreatePartitions,
+    CreateTopic,
+    DeletePartitions,
+    DeleteTopic,
+    PurgeTopic,
+    UpdateTopic,
+)
+from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
+from borzoi.protocol.errors import InvalidCommand
 from borzoi.shards.metadata.commands import CreateHashedUser, CreateToken, SetPasswordHash
+from borzoi.shards.metadata.messagepack import NotPacked, pack, unpack
 
-_HASHED: Final[dict[int, type[Any]]] = {
+COMMANDS: Final[dict[int, type[Any]]] = {
+    Code.CREATE_STREAM: CreateStream,
+    Code.UPDATE_STREAM: UpdateStream,
+    Code.DELETE_STREAM: DeleteStream,
+    Code.PURGE_STREAM: PurgeStream,
+    Code.CREATE_TOPIC: CreateTopic,
+    Code.UPDATE_TOPIC: UpdateTopic,
+    Code.DELETE_TOPIC: DeleteTopic,
+    Code.PURGE_TOPIC: PurgeTopic,
+    Code.CREATE_PARTITIONS: CreatePartitions,
+    Code.DELETE_PARTITIONS: DeletePartitions,
+    Code.CREATE_CONSUMER_GROUP: CreateConsumerGroup,
+    Code.DELETE_CONSUMER_GROUP: DeleteConsumerGroup,
     Code.CREATE_USER: CreateHashedUser,
+    Code.UPDATE_USER: UpdateUser,
+    Code.DELETE_USER: DeleteUser,
+    Code.UPDATE_PERMISSIONS: UpdatePermissions,
     Code.CHANGE_PASSWORD: SetPasswordHash,
     Code.CREATE_PERSONAL_ACCESS_TOKEN: CreateToken,
+    Code.DELETE_PERSONAL_ACCESS_TOKEN: DeletePersonalAccessToken,
 }
-_CODES: Final = {command: code for code, command in _HASHED.items()}
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoders: Final = {code: msgspec.msgpack.Decoder(command) for code, command in _HASHED.items()}
+CODES: Final = {command: code for code, command in COMMANDS.items()}
 
 
 def proposal_code(command: Any) -> int:
     """The code of the client's command that a command for the metadata log comes from."""
-    code = _CODES.get(type(command))
-    if code is not None:
-        return code
-    code = code_of(command)
-    assert code not in _HASHED, f"{type(command).__name__} holds a secret"
+    code = CODES.get(type(command))
+    assert code is not None, f"{type(command).__name__} is not proposed: it may hold a secret"
     return code
 
 
 def encode_proposal(command: Any) -> tuple[int, bytes]:
     """Code and bytes of a command for the metadata log."""
-    code = proposal_code(command)
-    return code, (_encoder.encode if code in _HASHED else encode_command)(command)
+    return proposal_code(command), pack(command)
 
 
 def decode_proposal(code: int, payload: bytes) -> Any:
-    """The command that another shard proposes."""
-    decoder = _decoders.get(code)
-    if decoder is not None:
-        return decoder.decode(payload)
-    return CLASSIC.requests[code](memoryview(payload))
+    """The command that another shard proposes; InvalidCommand if these bytes hold none."""
+    command = COMMANDS.get(code)
+    if command is None:
+        raise InvalidCommand(f"code {code} is no command of the metadata log")
+    try:
+        return unpack(payload, command)
+    except NotPacked as error:
+        raise InvalidCommand(f"a proposal of {command.__name__}: {error}") from error

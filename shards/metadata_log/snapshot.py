@@ -22,8 +22,7 @@ import os
 import struct
 from typing import Final, NamedTuple
 
-import msgspec
-
+from borzoi.shards.metadata.messagepack import NotPacked, pack, unpack
 from borzoi.shards.metadata.state import State
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encrypted_values import CannotOpenValue, open_value, seal_value
@@ -41,9 +40,6 @@ CHECKSUM_SIZE: Final = 32
 PREVIOUS_SUFFIX: Final = ".previous"
 # More than this is no snapshot of ours. A topic takes some 200 bytes, a user some 400.
 SNAPSHOT_SIZE_MAX: Final = 1 << 30
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final[msgspec.msgpack.Decoder[State]] = msgspec.msgpack.Decoder(State)
 
 
 class Snapshot(NamedTuple):
@@ -77,7 +73,7 @@ def previous_path(path: Path) -> str:
 
 def dump(state: State, end: LogEnd, first: int = 1, encryption: Encryption | None = None) -> bytes:
     """The bytes of a snapshot of a state that has applied the log up to `end`."""
-    body = _encoder.encode(state)
+    body = pack(state)
     magic = MAGIC
     if encryption is not None and encryption.encrypts:
         magic = ENCRYPTED_MAGIC
@@ -110,8 +106,8 @@ def load(data: bytes, encryption: Encryption | None = None) -> Snapshot:
     if magic == ENCRYPTED_MAGIC:
         body = _opened(body, index, encryption)
     try:
-        state = _decoder.decode(body)
-    except msgspec.DecodeError as error:
+        state = unpack(body, State)
+    except NotPacked as error:
         raise SnapshotDamaged(f"the state inside cannot be read: {error}") from error
     return Snapshot(state, LogEnd(index, position), first)
 

@@ -80,6 +80,7 @@ class MetadataWriter:
         rule: SnapshotRule,
         first: int,
         base: int,
+        command_size_max: int,
     ) -> None:
         """`snapshot` is the end of the one that was loaded, START if there was none."""
         self._wal = wal
@@ -96,6 +97,7 @@ class MetadataWriter:
         self._newest = snapshot if self._keep_previous and snapshot.index else None
         self._previous: LogEnd | None = None
         self._appended: bytes | None = None
+        self._command_size_max = command_size_max
         self.copy: Final = copy
         self.settings: Final = settings
 
@@ -132,11 +134,11 @@ class MetadataWriter:
         )
         plain = new_entry(self._wal.last_index + 1, timestamp, user_id, stored)
         entry = seal_entry(plain, self.copy.encryption)
-        if len(entry.command) > COMMAND_SIZE_MAX:
+        if len(entry.command) > self._command_size_max:
             # Only permissions for very many topics get here.
             raise InvalidSizeBytes(
                 f"the command takes {len(entry.command)} bytes in the log,"
-                f" {COMMAND_SIZE_MAX} is the most"
+                f" {self._command_size_max} is the most"
             )
         return encode_entry(entry)
 
@@ -279,6 +281,7 @@ def open_writer(
     published: PublishedLog = NOTHING_PUBLISHED,
     rule: SnapshotRule = SnapshotRule(),  # noqa: B008 - a value that never changes
     encryption: Encryption | None = None,
+    command_size_max: int = COMMAND_SIZE_MAX,
 ) -> MetadataWriter:
     """Open the log as its one writer and bring the state level with it.
 
@@ -297,8 +300,9 @@ def open_writer(
     copy.begin_at(known)
     copy.catch_up(wal.last_index, wal.end_position)
     return MetadataWriter(
-        wal, copy, settings, files, log_path, snapshot_path, snapshot, rule, copy.first, known.base
-    )
+        wal, copy, settings, files, log_path, snapshot_path, snapshot, rule, copy.first, known.base,
+        command_size_max,
+    )  # fmt: skip
 
 
 def _published_here(

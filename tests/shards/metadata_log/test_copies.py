@@ -30,6 +30,7 @@ from borzoi.shards.metadata_log.writer import (
 )
 from borzoi.storage.files import Files
 from borzoi.storage.wal import (
+    COMMAND_SIZE_MAX,
     ENTRY_SIZE_MIN,
     NOTHING_PUBLISHED,
     START,
@@ -52,7 +53,10 @@ class Directory:
         self.files = files or Files()
 
     def writer(
-        self, published: PublishedLog = NOTHING_PUBLISHED, snapshot_every: int = 4
+        self,
+        published: PublishedLog = NOTHING_PUBLISHED,
+        snapshot_every: int = 4,
+        command_size_max: int = COMMAND_SIZE_MAX,
     ) -> MetadataWriter:
         return open_writer(
             self.log,
@@ -61,6 +65,7 @@ class Directory:
             SETTINGS,
             published=published,
             rule=SnapshotRule(snapshot_every),
+            command_size_max=command_size_max,
         )
 
     def copy(self) -> MetadataCopy:
@@ -295,9 +300,7 @@ def test_a_command_that_could_not_be_synced_has_not_happened(tmp_path: Path) -> 
     writer.close()
 
 
-def test_a_command_too_large_for_the_log_is_refused(
-    directory: Directory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_too_large_for_the_log_is_refused(directory: Directory) -> None:
     writer = directory.writer()
     ensure_root(writer, "root", "hash", 1)
     run(writer, create_user("ann"))
@@ -305,9 +308,11 @@ def test_a_command_too_large_for_the_log_is_refused(
     command = UpdatePermissions("ann", Permissions(streams={0: StreamPermissions(topics=granted)}))
     entry = writer.prepare(command, user_id=0, timestamp=5)
     size = len(entry) - ENTRY_SIZE_MIN
-    monkeypatch.setattr("borzoi.shards.metadata_log.writer.COMMAND_SIZE_MAX", size)
+    writer.close()
+    writer = directory.writer(command_size_max=size)
     assert writer.prepare(command, user_id=0, timestamp=5) == entry
-    monkeypatch.setattr("borzoi.shards.metadata_log.writer.COMMAND_SIZE_MAX", size - 1)
+    writer.close()
+    writer = directory.writer(command_size_max=size - 1)
     with pytest.raises(InvalidSizeBytes):
         writer.prepare(command, user_id=0, timestamp=5)
     writer.close()
