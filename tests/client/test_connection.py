@@ -9,7 +9,6 @@ from borzoi.client.reply_reader import RawReply, ResponseTooBig
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import GetClient, GetStreams, Ping
 from borzoi.protocol.errors import (
-    BY_STATUS,
     CannotEstablishConnection,
     ConnectionClosed,
     GenericError,
@@ -21,6 +20,7 @@ from borzoi.protocol.frame import OK, encode_request, encode_response
 from borzoi.protocol.responses import ClientDetails, ClientInfo, StreamInfo, Transport
 from borzoi.protocol.responses.clients import encode_client_details
 from borzoi.protocol.responses.streams import encode_streams
+from borzoi.protocol.statuses import STATUSES
 from tests.client.conftest import Run
 from tests.client.scripted_server import Answer, CloseAfter, ScriptedServer, Silence, scripted
 
@@ -87,7 +87,7 @@ def test_raw_requests_show_the_status(run: Run) -> None:
 
 
 def test_a_status_is_an_error_and_the_connection_goes_on(run: Run) -> None:
-    unknown = max(BY_STATUS) + 1
+    unknown = max(STATUSES) + 1
     steps = [Answer(encode_response(status)) for status in (40, 1012, unknown)]
 
     async def test() -> None:
