@@ -5,9 +5,9 @@
 
 Ids are reused and a purge starts at offset 0 again, so the path alone does not say whose
 messages lie there. The owner writes it before the first segment and never changes it: the
-directory of an older life leaves by one rename before the next one is made. So whoever knows
-that a life has begun, opens a segment and *then* finds its birth knows that the segment belongs
-to it. A directory of an older birth is thrown away: one flipped bit must not make it look older.
+directory of an older life leaves by one rename before the next one is made. So a reader that opens
+a segment and *then* finds the expected birth has a segment of that life. A directory of an older
+birth is thrown away: one flipped bit must not make it look older.
 """
 
 import os
@@ -29,6 +29,7 @@ class BirthDamaged(Exception):
 
 
 def birth_path(directory: str) -> str:
+    """Returns the path of the birth file."""
     return os.path.join(directory, BIRTH_FILE)
 
 

@@ -99,10 +99,12 @@ class BlockIndex(NamedTuple):
 
     @property
     def plain_size(self) -> int:
+        """How many bytes all blocks are when decompressed."""
         return self.plain_ends[-1] if self.plain_ends else 0
 
     @property
     def block_count(self) -> int:
+        """The number of blocks."""
         return len(self.plain_ends)
 
     def number_of(self, position: int) -> int:
@@ -114,6 +116,7 @@ class BlockIndex(NamedTuple):
         return range(self.number_of(start), self.number_of(end - 1) + 1)
 
     def place(self, number: int) -> BlockPlace:
+        """Returns where a block lies, in the plain bytes and in the file."""
         return BlockPlace(
             self.plain_ends[number - 1] if number else 0,
             self.plain_ends[number],
@@ -123,6 +126,7 @@ class BlockIndex(NamedTuple):
 
 
 def encode_header(first_offset: int, form: SegmentForm = PLAIN) -> bytes:
+    """Returns the bytes that a compressed file begins with."""
     start = HEADER.pack(HEADER_MAGIC, first_offset, 0)[:-CHECKSUM_SIZE]
     return start + _checksum(start) + (form.header.encode() if form.header is not None else b"")
 

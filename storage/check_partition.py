@@ -1,4 +1,4 @@
-"""Checking the directory of one partition that nobody has open: every file in it.
+"""The check of the directory of one partition that no process has open: every file in it.
 
 Files that are not ours are named and left alone, whatever they are.
 """
@@ -83,7 +83,7 @@ def _check_birth(
         birth = read_birth(directory, files)
     except BirthDamaged:
         findings.damaged(
-            path, "does not match its checksum, so nobody knows whose messages these are"
+            path, "does not match its checksum: the partition of these messages is unknown"
         )
         return None
     if birth is None and stop is not None:
@@ -105,7 +105,7 @@ def _check_birth(
 
 def _mended_birth(directory: str, birth: int, files: Files) -> str:
     mend_birth(directory, birth, files)
-    return "made anew"
+    return "written again"
 
 
 def _check_point(
@@ -212,7 +212,18 @@ def _check_offsets(
                 findings.note(
                     path, f"offset {value} is beyond the end: the next start brings it back"
                 )
-    notes = notes_path(directory)
+    _check_notes(notes_path(directory), clean, findings, files)
+    if clean is not None and offsets_digest(values) != clean.offsets_digest:
+        findings.damaged(
+            os.path.join(directory, OFFSETS_DIRECTORY),
+            "the offsets are not those that the clean stop left; the next start takes them as they"
+            " are",
+        )
+
+
+def _check_notes(
+    notes: str, clean: CleanPartition | None, findings: Findings, files: Files
+) -> None:
     if os.path.isdir(notes):
         findings.damaged(notes, "is no file: no new consumer gets an offset")
     else:
@@ -221,12 +232,6 @@ def _check_offsets(
             # They are not synced: only a clean stop says that they were whole.
             tell = findings.note if clean is None else findings.damaged
             tell(notes, f"{damaged} notes on who made an offset are no use; the user is unknown")
-    if clean is not None and offsets_digest(values) != clean.offsets_digest:
-        findings.damaged(
-            os.path.join(directory, OFFSETS_DIRECTORY),
-            "the offsets are not those that the clean stop left; the next start takes them as they"
-            " are",
-        )
 
 
 def _in_directory(directory: str, files: Files) -> list[str]:

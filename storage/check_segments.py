@@ -1,11 +1,11 @@
-"""Reading every byte of a partition's segments, and comparing their indexes with them.
+"""The check of a partition's segments: every byte of them is read and compared with the indexes.
 
 Every message is verified, and the index is made from the log and has to be the same byte for byte.
-What a repair may do here: write an index anew, remove one that has no log (after a clean stop, when
-no deletion was under way, its log is lost), and cut what follows the last sound message of the
-active segment, if it lies behind the recovery point and the last stop was not a clean one. Sound
-messages behind a damaged one are never cut, although the next start would do it where nothing says
-that they were durable: whoever checks first may save them.
+A repair may do three things here. It rebuilds an index. It removes one that has no log; after a
+clean stop, when no deletion was under way, its log is lost. It cuts what follows the last sound
+message of the active segment, if that lies behind the recovery point and the last stop was not a
+clean one. Sound messages behind a damaged one are never cut, so that they can be saved; the next
+start would cut them where nothing says that they were durable.
 
 A segment has a form, which its suffix tells: FORMS says how to open each. Whatever form it has,
 what is read here are the bytes of its messages. An encrypted one is verified as it is stored: that
@@ -66,6 +66,8 @@ FORMS: Final[Mapping[str, LogOpener]] = {
 
 
 class SegmentFile(NamedTuple):
+    """A segment of the partition, and how its form is opened."""
+
     first_offset: int
     path: str
     open: LogOpener
@@ -83,7 +85,7 @@ class Durable(NamedTuple):
 
     point: RecoveryPoint | None  # if it lies in this segment
     clean: CleanPartition | None  # if it speaks of this segment
-    may_cut: bool  # False: nobody knows how far it was durable
+    may_cut: bool  # False: it is unknown how far it was durable
 
 
 def segment_files(directory: str, names: list[str]) -> list[SegmentFile]:
@@ -187,13 +189,14 @@ def check_lonely_indexes(
 def check_leftover(path: str, findings: Findings, files: Files) -> None:
     """What has the name of a file of ours that was being made."""
     if os.path.isdir(path) and not os.path.islink(path):
-        # Whose it is nobody knows, and a start does not touch it either.
+        # A directory is never ours, and a start does not touch it either.
         findings.damaged(path, IN_OUR_PLACE)
     else:
         findings.mendable(path, "left over from a crash", partial(removed, path, files))
 
 
 def removed(path: str, files: Files) -> str:
+    """Removes a file, durably; returns the text for the report."""
     files.unlink(path)
     files.fsync_directory(os.path.dirname(path))
     return "removed"
@@ -281,7 +284,7 @@ def _check_without_key(
     if _is_index(found, facts):
         counts.index_entries += facts.message_count
     else:
-        findings.damaged(path, "is not the index of its segment; with the key it can be made anew")
+        findings.damaged(path, "is not the index of its segment; with the key it can be rebuilt")
     if not log.damage:
         counts.messages += facts.message_count
         counts.message_bytes += log.size
@@ -321,13 +324,13 @@ def _check_index(
 
     def mend() -> str:
         files.write_atomically(path, rebuilt.entries)
-        return f"made anew from the log, {rebuilt.message_count} entries"
+        return f"rebuilt from the log, {rebuilt.message_count} entries"
 
     findings.mendable(path, text, mend)
 
 
 def _fits(found: bytes, rebuilt: Rebuilt, first_offset: int) -> bool:
-    """Whether this is the index of these messages. What it says of lost ones nobody can know."""
+    """Returns whether this is the index of these messages. Lost ones are not compared."""
     if found == rebuilt.entries:
         return True
     count = rebuilt.message_count

@@ -45,6 +45,7 @@ class CleanPartition(NamedTuple):
     offsets_digest: int
 
     def is_before(self, other: "CleanPartition") -> bool:
+        """Returns whether the other record is of a later life, or of more messages."""
         return (self.birth, self.next_offset) < (other.birth, other.next_offset)
 
 
@@ -55,6 +56,7 @@ class CleanStop:
         self.partitions = dict(partitions)
 
     def get(self, key: int) -> CleanPartition | None:
+        """Returns how a partition was left; None if the record does not say."""
         return self.partitions.get(key)
 
     def write(self, layout: DataLayout, files: Files, shard: int) -> None:
@@ -102,6 +104,7 @@ class CleanStop:
         return {path: cls.decode(files.read_all(path, FILE_SIZE_MAX) or b"") for path in paths}
 
     def encode(self) -> bytes:
+        """Returns the bytes of the record, with their checksum."""
         rows = [ROW.pack(key, *partition) for key, partition in self.partitions.items()]
         data = b"".join((MAGIC, COUNT.pack(len(rows)), *rows))
         return data + CHECKSUM.pack(xxhash.xxh3_64_intdigest(data))

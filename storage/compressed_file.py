@@ -75,8 +75,10 @@ class CompressedFile:
 
     @property
     def written_form(self) -> SegmentForm:
-        """How the segment was written, which its .index goes by. Loads the block index, if need
-        be; not where nothing can be encrypted."""
+        """The form in which the segment was written, which its .index has too.
+
+        Loads the block index, if need be; not where nothing can be encrypted.
+        """
         return PLAIN if self.cipher is None else self._places().form
 
     def missing_form(self) -> "MissingBlocks | None":
@@ -127,11 +129,12 @@ class CompressedFile:
         return SoundViews(views, end)
 
     def was_replaced(self) -> bool:
+        """Returns whether another file has this name now. Asks the disk."""
         assert self._found is not None
         return self._files.status_of(self.path).identity != self._found.identity
 
     def let_go(self) -> None:
-        """The segment was deleted, or is read anew."""
+        """Drops the blocks of the segment: it was deleted, or its file was replaced."""
         self._blocks.let_go(self._number)
 
     def take_in(
@@ -204,6 +207,7 @@ class MissingBlocks:
         return [*held, *loaded]
 
     def load_now(self) -> list[Copy]:
+        """Loads the blocks in this thread, waiting for the disk, and takes them in."""
         self.load()
         return self.take_in()
 

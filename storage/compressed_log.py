@@ -1,4 +1,4 @@
-"""A compressed segment for whoever reads all of it: recovery, index checks, and the compressor.
+"""A compressed segment that is read as a whole: by recovery, index checks and the compressor.
 
 Reads with pread through one block at a time. A damaged block reads as zeros, which are no sound
 message, so a walk over the log finds what lies behind it; `damage` tells what was met.
@@ -44,18 +44,22 @@ class CompressedLog:
 
     @property
     def segment(self) -> int:
+        """The first offset of the segment."""
         return self._segment
 
     @property
     def size(self) -> int:
+        """The size of the plain bytes."""
         return self.index.plain_size
 
     @property
     def form(self) -> SegmentForm:
+        """The form of the bytes that read() returns: always plain."""
         return PLAIN
 
     @property
     def index_form(self) -> SegmentForm:
+        """The form in which the segment was written, which its .index has too."""
         return self.index.form
 
     def read(self, position: int, size: int) -> memoryview:
@@ -147,6 +151,7 @@ def open_log(
 def open_compressed(
     path: str, segment: int, files: Files, cipher: PartitionCipher | None = None
 ) -> Iterator[CompressedLog]:
+    """Opens a compressed segment; the file is closed at the end of the block."""
     fd = files.open(path, os.O_RDONLY)
     try:
         yield CompressedLog(files, fd, segment, cipher)

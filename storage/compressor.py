@@ -1,9 +1,10 @@
-"""Making the compressed file of a sealed segment, beside the plain one.
+"""The compressor: writes the compressed file of a sealed segment, beside the plain one.
 
 For a thread: reads the log and its index once, writes a temporary, syncs it, reads it back and
 compares a checksum of each block. An encrypted segment is decrypted, and its blocks are encrypted
-again. Whoever called puts the file in its place (PartitionLog) or removes it.
-Nothing that does not verify is compressed: a damaged segment stays as it is, where as much of it
+again. The caller puts the file in its place (PartitionLog) or removes it.
+
+Always: what does not verify is not compressed. A damaged segment stays as it is, and as much of it
 can be read as before.
 """
 

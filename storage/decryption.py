@@ -66,7 +66,7 @@ class Decryption:
 
 
 def _why_not(run: StoredRun, stored: memoryview) -> BrokerError:
-    """Rot is told from everything else by the checksum over the stored bytes."""
+    """Returns why a run cannot be decrypted; the checksum of the stored bytes finds damage."""
     place = f"{run.path}: offset {run.first_offset}"
     size = MESSAGE_HEADER_SIZE + sum(
         int.from_bytes(stored[at : at + 4], "little") for at in (48, 52)

@@ -2,7 +2,7 @@
 
 Used instead of a plain StagedGroup where something is, or is to be, encrypted. A segment has one
 form: when the active one has another than is wanted now, because the setting was changed before
-this start, the first batch seals it and goes into a new one. An empty one is begun anew instead.
+this start, the first batch seals it and goes into a new one. An empty one is replaced instead.
 Until that first batch nothing on the disk changes.
 """
 
@@ -54,13 +54,16 @@ class FormingGroup(StagedGroup):
 
     @property
     def end(self) -> LogEnd:
+        """Where the log ends with this group, in the form of the last segment."""
         return super().end._replace(form=self._form)
 
     @property
     def form(self) -> SegmentForm:
+        """The form of the segment that the group begins in."""
         return self.sealed[0].end.form if self.sealed else self._form
 
     def add(self, batch: memoryview, message_count: int, now_us: int) -> int:
+        """Stages a batch, encrypted if there is a cipher; returns its first offset."""
         # Here, so that the base class meets a batch that surely fits.
         stored_size_max = batch.nbytes + message_count * MESSAGE_OVERHEAD
         if self._must_roll or self.position + stored_size_max > POSITION_MAX:

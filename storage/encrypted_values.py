@@ -24,7 +24,7 @@ VALUE_OVERHEAD: Final = BODY_AT + TAG_SIZE
 
 
 class CannotOpenValue(Exception):
-    """Damaged, changed, moved, or encrypted with another key: nobody can tell which."""
+    """A value is damaged, changed, moved or of another key; which of these is unknown."""
 
 
 def seal_value(key: EncryptionKey, purpose: bytes, value: bytes, bound_to: bytes) -> bytes:

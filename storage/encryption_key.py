@@ -110,7 +110,7 @@ def compare_check(layout: DataLayout, files: Files, key: EncryptionKey | None) -
     if body is None:
         raise KeyRefused(
             f"{path} is damaged, so it cannot tell whether the key is the right one. Restore it"
-            " from a backup. If you are sure of the key, remove the file: it is written anew if"
+            " from a backup. If you are sure of the key, remove the file: it is written again if"
             " metadata and segments were encrypted with it"
         )
     _, salt, check = CHECK.unpack(body)

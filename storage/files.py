@@ -33,6 +33,8 @@ class FileIdentity(NamedTuple):
 
 
 class FileStatus(NamedTuple):
+    """Which file it is, and its size."""
+
     identity: FileIdentity
     size: int
 
@@ -41,25 +43,32 @@ class Files:
     """The file system as storage sees it."""
 
     def open(self, path: Path, flags: int, mode: int = FILE_MODE) -> int:
+        """Opens a file; never through a symbolic link."""
         # A link planted inside the data directory must not lead a write somewhere else.
         return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
 
     def close(self, fd: int) -> None:
+        """Closes a descriptor."""
         os.close(fd)
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
+        """Returns up to `size` bytes from a position on; fewer at the end of the file."""
         return os.pread(fd, size, position)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> int:
+        """Writes bytes at a position; returns how many were written."""
         return os.pwrite(fd, data, position)
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        """Writes buffers one behind the other; returns how many bytes were written."""
         return os.pwritev(fd, buffers, position)
 
     def fdatasync(self, fd: int) -> None:
+        """Waits until the content and the size of a file are on the disk."""
         os.fdatasync(fd)
 
     def fsync(self, fd: int) -> None:
+        """Waits until a file and its attributes are on the disk."""
         os.fsync(fd)
 
     def fsync_directory(self, path: Path) -> None:
@@ -71,20 +80,25 @@ class Files:
             os.close(fd)
 
     def ftruncate(self, fd: int, size: int) -> None:
+        """Cuts a file, or extends it with zeros."""
         os.ftruncate(fd, size)
 
     def size(self, fd: int) -> int:
+        """Returns the size of an open file."""
         return os.fstat(fd).st_size
 
     def status(self, fd: int) -> FileStatus:
+        """Returns identity and size of an open file."""
         found = os.fstat(fd)
         return FileStatus(FileIdentity(found.st_dev, found.st_ino), found.st_size)
 
     def status_of(self, path: Path) -> FileStatus:
+        """Returns identity and size of the file with this name."""
         found = os.stat(path, follow_symlinks=False)
         return FileStatus(FileIdentity(found.st_dev, found.st_ino), found.st_size)
 
     def is_directory(self, path: Path) -> bool:
+        """Returns whether a path is a directory."""
         return os.path.isdir(path)
 
     def device_of(self, path: Path) -> int:
@@ -102,6 +116,7 @@ class Files:
             raise OSError(number, os.strerror(number))
 
     def listdir(self, path: Path) -> list[str]:
+        """Returns the names in a directory, in no order."""
         return os.listdir(path)
 
     def makedirs(self, path: Path) -> None:
@@ -116,6 +131,7 @@ class Files:
             self.mkdir(directory)
 
     def mkdir(self, path: Path) -> None:
+        """Makes a directory; fine if it is there already."""
         try:
             os.mkdir(path, DIRECTORY_MODE)
         except FileExistsError:
@@ -124,12 +140,15 @@ class Files:
                 raise
 
     def rename(self, old: Path, new: Path) -> None:
+        """Renames a file or directory; a file with the new name is replaced."""
         os.rename(old, new)
 
     def unlink(self, path: Path) -> None:
+        """Removes a file; raises FileNotFoundError if there is none."""
         os.unlink(path)
 
     def rmtree(self, path: Path) -> None:
+        """Removes a directory with all that it holds."""
         shutil.rmtree(path)
 
     # What follows uses only the calls above.
@@ -184,8 +203,10 @@ class Files:
             self.close(fd)
 
     def write_atomically(self, path: Path, data: Buffer) -> None:
-        """Replace a small file: after a crash it has its old or its new content, durably new
-        once this has returned."""
+        """Replaces a small file; when this returns, its new content survives a power cut.
+
+        After a crash before that it has its old or its new content.
+        """
         self.replace(path, data, durable=True)
         self.fsync_directory(os.path.dirname(os.path.abspath(path)))
 
@@ -202,6 +223,7 @@ class Files:
         self.rename(temporary, path)
 
     def unlink_if_there(self, path: Path) -> bool:
+        """Removes a file; returns False if there was none."""
         try:
             self.unlink(path)
         except FileNotFoundError:

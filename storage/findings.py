@@ -16,6 +16,8 @@ from enum import IntEnum
 
 
 class Level(IntEnum):
+    """How bad a finding is."""
+
     NOTE = 0
     MENDABLE = 1
     DAMAGED = 2
@@ -23,6 +25,8 @@ class Level(IntEnum):
 
 @dataclass(slots=True)
 class Finding:
+    """One thing that the check found in one file."""
+
     level: Level
     path: str
     text: str
@@ -60,9 +64,11 @@ class Findings:
         return max((one.level for one in self.found if not one.mended), default=Level.NOTE)
 
     def note(self, path: str, text: str) -> None:
+        """Adds a finding that is no damage."""
         self.found.append(Finding(Level.NOTE, path, text))
 
     def damaged(self, path: str, text: str) -> None:
+        """Adds a finding that no repair can mend."""
         self.found.append(Finding(Level.DAMAGED, path, text))
 
     def mendable(self, path: str, text: str, mend: Callable[[], str]) -> None:

@@ -117,15 +117,13 @@ class HotRange:
         else:
             available = self._message_count - number
             log_end = self._log_end
-        if number < self._number_min or available <= 0:
+        if number < self._number_min or available <= 0 or count < 1:
             return None
         if count > available:
             if offset + available < next_offset:
                 # More follows in the next segment.
                 return None
             count = available
-        elif count < 1:
-            return None
         before = number - 1 - self._first_entry
         last = before + count
         if last >= self._entry_count and not self._reaches(last):

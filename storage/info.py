@@ -22,14 +22,16 @@ INFO_SIZE_MAX: Final = 64 * 1024
 
 
 class UnknownDataFormat(Exception):
-    """This broker must not touch the data directory; the text says why."""
+    """The broker must not touch the data directory; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Info:
+    """The content of info.json."""
+
     version: str  # of the broker that last started here
     format: int = FORMAT
-    created_by: str = ""  # the version that made the directory, empty if nobody noted it
+    created_by: str = ""  # the version that made the directory, empty if that is unknown
 
 
 def write_info(layout: DataLayout, files: Files, version: str, before: Info | None) -> None:

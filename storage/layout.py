@@ -42,12 +42,14 @@ OFFSET_DIRECTORIES: Final = {
 CLEAN_STOP_PREFIX: Final = "clean-stop."
 LAST_STOP_PREFIX: Final = "last-stop."
 
-# partitions, topic id, topics, stream id, streams, root: whoever makes a partition's directory
-# durable has to sync the names in all of these.
+# partitions, topic id, topics, stream id, streams, root: a partition's directory is durable when
+# the names in all of these are synced.
 LEVELS_ABOVE_PARTITION: Final = 6
 
 
 class PartitionDirectory(NamedTuple):
+    """The directory of a partition, and the ids that its path says."""
+
     stream_id: int
     topic_id: int
     partition_id: int
@@ -82,16 +84,20 @@ class DataLayout:
         self.trash = os.path.join(self.root, "trash")
 
     def stream(self, stream_id: int) -> str:
+        """Returns the directory of a stream."""
         return os.path.join(self.streams, str(stream_id))
 
     def topic(self, stream_id: int, topic_id: int) -> str:
+        """Returns the directory of a topic."""
         return os.path.join(self.stream(stream_id), self._topic_dir, str(topic_id))
 
     def partition(self, stream_id: int, topic_id: int, partition_id: int) -> str:
+        """Returns the directory of a partition."""
         topic = self.topic(stream_id, topic_id)
         return os.path.join(topic, self._partition_dir, str(partition_id))
 
     def clean_stop_file(self, shard: int) -> str:
+        """Returns the path of a shard's record of the clean stop."""
         return os.path.join(self.root, f"{CLEAN_STOP_PREFIX}{shard}")
 
     def create_skeleton(self, files: Files) -> None:
@@ -102,9 +108,11 @@ class DataLayout:
         files.fsync_directory(os.path.dirname(self.root))
 
     def stream_directories(self, files: Files) -> list[tuple[int, str]]:
+        """Returns ids and paths of all streams that have a directory."""
         return _numbered(files, self.streams)
 
     def topic_directories(self, files: Files, stream_id: int) -> list[tuple[int, str]]:
+        """Returns ids and paths of all topics of a stream that have a directory."""
         return _numbered(files, os.path.join(self.stream(stream_id), self._topic_dir))
 
     def partition_directories(self, files: Files) -> Iterator[PartitionDirectory]:
@@ -118,14 +126,17 @@ class DataLayout:
 
 
 def segment_name(first_offset: int) -> str:
+    """Returns the name of a segment's files, without a suffix."""
     return f"{first_offset:0{SEGMENT_DIGITS}d}"
 
 
 def log_path(directory: str, first_offset: int) -> str:
+    """Returns the path of a plain log file."""
     return os.path.join(directory, segment_name(first_offset) + LOG_SUFFIX)
 
 
 def log_suffix(codec: Codec) -> str:
+    """Returns the suffix of log files with this codec."""
     return LOG_SUFFIX if codec is Codec.NONE else f"{LOG_SUFFIX}.{codec.label}"
 
 
@@ -145,6 +156,7 @@ def compressing_path(directory: str, first_offset: int, codec: Codec) -> str:
 
 
 def index_path(directory: str, first_offset: int) -> str:
+    """Returns the path of an index file."""
     return os.path.join(directory, segment_name(first_offset) + INDEX_SUFFIX)
 
 
@@ -181,6 +193,7 @@ def is_temporary(name: str) -> bool:
 
 
 def is_segment_name(stem: str) -> bool:
+    """Returns whether a name without its suffix is that of a segment."""
     return len(stem) == SEGMENT_DIGITS and stem.isascii() and stem.isdigit()
 
 

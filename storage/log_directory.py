@@ -115,6 +115,7 @@ class LogDirectory:
             self.open.forget(path)
 
     def unlink_segment(self, segment: int) -> None:
+        """Removes log and index of a segment; fine if one of them is gone already."""
         # The log goes first: an index alone is known to be a leftover.
         self.let_go(segment)
         for path in (log_path(self.path, segment), index_path(self.path, segment)):
@@ -139,6 +140,7 @@ class LogDirectory:
         self.open.close(self.path)
 
     def birth_file(self) -> str:
+        """Returns the path of the birth file."""
         return birth_path(self.path)
 
     def directories(self, *, all_above: bool) -> list[str]:

@@ -38,6 +38,7 @@ class LogSync:
         self.is_synced = is_synced
 
     def plan(self, birth: int, end: LogEnd, *, has_active_files: bool) -> SyncPlan:
+        """Returns what a sync has to do now. For the loop; the plan is run in a thread."""
         directory = self._directory
         # An index could be made again, but that of a sealed segment is never looked at closely.
         sealed_paths = [
@@ -71,6 +72,7 @@ class LogSync:
             self._directory.files.fsync_directory(directory)
 
     def finish(self, plan: SyncPlan, end: LogEnd) -> None:
+        """Notes that a plan was carried out; `end` is where the log ends by now."""
         done = set(plan.sealed)
         self.unsynced = [segment for segment in self.unsynced if segment not in done]
         self._creations_synced = plan.creations

@@ -40,7 +40,7 @@ _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 
 
 class MappedWindow:
-    """Bytes `start` to `start + size` of a file, as long as somebody holds it or a part of it."""
+    """Bytes `start` to `start + size` of a file; mapped as long as a view of any part exists."""
 
     __slots__ = ("_memory", "_start", "address")
 
@@ -64,8 +64,10 @@ class MappedWindow:
         return self._memory[: length if length > 0 else 0]
 
     def below_page_of(self, end: int) -> memoryview:
-        """The same, and the rest of the page in which `end` lies: what the file grows by appears
-        there, until then it reads as zeros."""
+        """Returns the same, with the rest of the page in which `end` lies.
+
+        What the file grows by appears there; until then it reads as zeros.
+        """
         return self.below(-(-end // mmap.PAGESIZE) * mmap.PAGESIZE)
 
 
@@ -112,6 +114,7 @@ class WindowCache:
             del self._windows[key]
 
     def clear(self) -> None:
+        """Drops all windows; those with views stay mapped until the views are gone."""
         self._windows.clear()
 
 

@@ -31,7 +31,7 @@ from borzoi.storage.layout import OFFSETS_DIRECTORY
 NOTE: Final = struct.Struct("<III")  # consumer, user, checksum
 NOTED: Final = struct.Struct("<II")  # what the checksum is of
 NOTES_PART: Final = 4
-"""The file is written anew when it has so many times more notes than there is room for offsets."""
+"""The file is rewritten when it has so many times more notes than there is room for offsets."""
 
 UNKNOWN: Final = "an unknown user"
 

@@ -2,9 +2,9 @@
 
 One file per consumer, `offsets/consumers/<id>` or `offsets/groups/<id>`: the offset of the last
 message consumed, 8 bytes, little-endian, written in place. Belongs to the owner of the
-partition. Commits are collected by store() and reach the files by write(), before anybody is
-told: so they survive the death of every process. Only sync() makes them survive a power cut; a
-cut may bring an older value back, which repeats messages but never skips any.
+partition. Commits are collected by store() and reach the files by write(), before they are
+acknowledged: so they survive the death of every process. Only sync() makes them survive a power
+cut; a cut may bring an older value back, which repeats messages but never skips any.
 
 Always: a value that is not dirty equals its file; a failed write() takes its commits back.
 """
@@ -34,9 +34,10 @@ DIGEST_ROW: Final = struct.Struct("<QQQ")  # kind, id, offset
 
 
 def forget_groups(directory: str, files: Files, living: Container[int]) -> list[int]:
-    """Unlink the offsets of groups that do not exist, in a partition nobody has open here.
+    """Unlinks the offsets of groups that do not exist; returns the ids of these groups.
 
-    Whoever died before it carried out the deletion of a group left them; the id comes back.
+    The partition must not be open here. A worker that died before it carried out the deletion of a
+    group left them, and the id may be given out again.
     """
     groups = os.path.join(directory, OFFSET_DIRECTORIES[ConsumerKind.GROUP])
     try:
@@ -132,6 +133,7 @@ class ConsumerOffsets:
         return self._room
 
     def get(self, kind: ConsumerKind, id: int) -> int | None:
+        """Returns the committed offset of a consumer or group; None if there is none."""
         return self._offsets.get((kind, id))
 
     def store(self, kind: ConsumerKind, id: int, offset: int, user: int = 0) -> None:
@@ -193,11 +195,11 @@ class ConsumerOffsets:
 
     @property
     def is_synced(self) -> bool:
-        """Would a power cut lose no commit that was written?"""
+        """Whether all commits that were written survive a power cut."""
         return not (self._unsynced or self._unsynced_names or any(self._failed_sync))
 
     def plan_sync(self) -> OffsetsSync:
-        """What a sync would have to do now. Whoever takes the plan carries it out."""
+        """Returns what a sync has to do now. The caller must carry the plan out."""
         failed, self._failed_sync = self._failed_sync, OffsetsSync((), ())
         plan = OffsetsSync(
             failed.paths + tuple(self._path(consumer) for consumer in self._unsynced),

@@ -10,7 +10,7 @@ taken for the new partition's file. A closed scope opens nothing.
 
 The loop writes to the same two files of a partition again and again. It may *keep* them: in use
 until it lets them go, or until so many others are kept that the oldest have to. Writing to kept
-files needs no look-up and no lock, because nobody but the loop ends a keeping.
+files needs no look-up and no lock, because only the loop ends a keeping.
 
 Always: at most `limit` files are open, plus those in use at this moment. Of the limit at most
 half is kept, or one group of files if that is more.
@@ -74,6 +74,7 @@ class OpenFiles:
         return len(self._by_key)
 
     def scope(self) -> "OpenScope":
+        """Returns a new scope, whose files are never taken for those of another."""
         self._scopes_made += 1
         return OpenScope(self, self._scopes_made)
 
@@ -142,6 +143,7 @@ class OpenFiles:
             return entry
 
     def release(self, entry: _OpenFile) -> None:
+        """Ends one use of a file; it is closed if it is unwanted and not used otherwise."""
         with self._lock:
             entry.users -= 1
             if entry.unwanted and entry.users == 0:
@@ -150,6 +152,7 @@ class OpenFiles:
                 self._make_room()
 
     def forget(self, key: tuple[int, str]) -> None:
+        """Closes a file, as soon as its last use has ended."""
         with self._lock:
             self._drop(key)
 
@@ -174,8 +177,11 @@ class OpenFiles:
         return self._files.open(path, flags)
 
     def _make_room(self) -> None:
-        """Back below the limit, and some more: looking through all of them for each file that is
-        opened made the work of a worker with many partitions grow with the square of them."""
+        """Closes files until there are clearly fewer than the limit.
+
+        To look through all of them for each file that is opened would make the work of a worker
+        grow with the square of its partitions.
+        """
         if len(self._by_key) > self._limit:
             self._shrink(self._limit - self._limit // ROOM_PART)
 

@@ -1,8 +1,8 @@
 """Blocks of compressed segments as plain bytes: the ones read lately, and those still being sent.
 
 Messages of a compressed segment cannot be sent from a map; they are sent from memory
-(copy_memory.py counts it). A block is found as long as somebody holds a view of it; beyond that
-only the ones used last are kept, and they make room for whoever needs it.
+(copy_memory.py counts it). A block is found as long as a view of it exists. Beyond that only the
+ones used last are kept, and they make room where memory is needed.
 
 Owned by the loop of a shard; only the dying of a block may happen in another thread.
 """
@@ -72,6 +72,7 @@ class PlainBlocks:
         return memoryview(block)[start:end].toreadonly()
 
     def note_damage(self, key: BlockKey, text: str) -> None:
+        """Notes that a block cannot be read, so that it is not loaded again."""
         if len(self._damaged) >= DAMAGED_MAX:
             self._damaged.clear()
         self._damaged[key] = text
@@ -81,7 +82,7 @@ class PlainBlocks:
         return self._damaged.get(key)
 
     def let_go(self, file: int) -> None:
-        """Nobody will ask for blocks of this file again."""
+        """Drops the blocks of a file that is not read any more."""
         for key in [key for key in self._kept if key.file == file]:
             self._forget(key)
         for key in [key for key in self._damaged if key.file == file]:

@@ -26,6 +26,7 @@ class Ratio(NamedTuple):
 
     @property
     def saved_bytes(self) -> int:
+        """How many bytes less the segments take."""
         return self.plain_bytes - self.stored_bytes
 
     @property
@@ -34,11 +35,13 @@ class Ratio(NamedTuple):
         return self.plain_bytes / self.stored_bytes if self.stored_bytes else 1.0
 
     def with_segment(self, segment: SealedSegment) -> "Ratio":
+        """Returns the ratio with one more segment; the same if that is not compressed."""
         if segment.compressed is None:
             return self
         return self.plus(Ratio(1, segment.size_bytes, segment.compressed.stored_bytes))
 
     def plus(self, other: "Ratio") -> "Ratio":
+        """Returns the ratio of both together."""
         return Ratio(*map(sum, zip(self, other, strict=True)))
 
 
@@ -52,6 +55,7 @@ class TopicRatio(NamedTuple):
     compressed: Ratio
 
     def as_json(self) -> dict[str, object]:
+        """Returns the members of a JSON object."""
         return {
             "stream_id": self.stream_id,
             "topic_id": self.topic_id,

@@ -26,6 +26,8 @@ SIZE: Final = FIELDS.size + CHECKSUM.size
 
 
 class RecoveryPoint(NamedTuple):
+    """The end of what has been synced, in one life of the partition."""
+
     birth: int
     segment: int
     position: int
@@ -33,11 +35,12 @@ class RecoveryPoint(NamedTuple):
 
 
 def recovery_point_path(directory: str) -> str:
+    """Returns the path of the recovery point."""
     return os.path.join(directory, RECOVERY_POINT_FILE)
 
 
 def write_recovery_point(directory: str, point: RecoveryPoint, files: Files) -> None:
-    """Durable when it returns."""
+    """Replaces the recovery point; the new one is durable when this returns."""
     fields = FIELDS.pack(*point)
     checksum = CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
     files.write_atomically(recovery_point_path(directory), fields + checksum)
@@ -50,6 +53,7 @@ def read_recovery_point(directory: str, birth: int, files: Files) -> RecoveryPoi
 
 
 def read_any_recovery_point(directory: str, files: Files) -> RecoveryPoint | None:
+    """Returns the recovery point of any life; None if it is missing or damaged."""
     data = files.read_all(recovery_point_path(directory), SIZE)
     if data is None or len(data) != SIZE:
         return None

@@ -72,7 +72,7 @@ class Choice(NamedTuple):
 def expired_count(sealed: Sequence[SealedSegment], now_us: int, expiry_us: int) -> int:
     """How many of the oldest segments hold nothing but messages that are too old.
 
-    0 stands for a server default that nobody has resolved: it expires nothing.
+    0 stands for a server default that was never resolved: it expires nothing.
     """
     if expiry_us in (0, UNLIMITED):
         return 0
@@ -93,13 +93,13 @@ def count_up_to(sealed: Sequence[SealedSegment], end_offset: int) -> int:
 def read_count(sealed: Sequence[SealedSegment], committed: int | None) -> int:
     """How many of the oldest segments lie up to `committed`, the least of all committed offsets.
 
-    None: nobody has committed anything, so nothing is kept for anybody.
+    None: no consumer has committed an offset, so nothing is kept for one.
     """
     return len(sealed) if committed is None else count_up_to(sealed, committed + 1)
 
 
 def choose(sealed: Sequence[SealedSegment], wanted: int, committed: int | None) -> Choice:
-    """Of the `wanted` oldest segments those that nobody is going to miss."""
+    """Returns how many of the `wanted` oldest segments all consumers have read, and the rest."""
     wanted = min(wanted, len(sealed))
     segments = min(wanted, read_count(sealed, committed))
     return Choice(segments, wanted - segments)
@@ -160,7 +160,7 @@ class Cut(NamedTuple):
 
 
 class SizePlan(NamedTuple):
-    """What each partition is to lose, and what it would lose if somebody had read it."""
+    """What each partition loses, and what it keeps only because a consumer has not read it."""
 
     delete: dict[int, Cut]
     kept_unread: dict[int, Cut]

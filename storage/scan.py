@@ -41,13 +41,16 @@ class LogBytes(Protocol):
     """The messages of a segment, however they are stored."""
 
     @property
-    def segment(self) -> int: ...
+    def segment(self) -> int:
+        """The first offset of the segment."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The size of the bytes that count."""
 
     @property
-    def form(self) -> SegmentForm: ...
+    def form(self) -> SegmentForm:
+        """The form of the bytes that read() returns."""
 
     @property
     def index_form(self) -> SegmentForm:
@@ -68,9 +71,11 @@ class LogFile(NamedTuple):
 
     @property
     def index_form(self) -> SegmentForm:
+        """Plain: positions in the .index are those of the file."""
         return PLAIN
 
     def read(self, position: int, size: int) -> memoryview:
+        """Returns bytes from a position on; fewer, or none, at the end."""
         # A damaged index may lead behind the end.
         room = max(0, min(size, self.size - position))
         return memoryview(self.files.pread(self.fd, room, position))
@@ -85,6 +90,7 @@ class Rebuilt(NamedTuple):
 
     @property
     def message_count(self) -> int:
+        """The number of entries, those of lost messages too."""
         return len(self.entries) // INDEX_ENTRY_SIZE
 
 
@@ -197,7 +203,7 @@ def _is_sound(log: LogBytes, position: int, offset: int) -> bool:
 
 
 def _fills_the_rest(log: LogBytes, position: int) -> bool:
-    """Does the damaged message at `position` at least end where the log ends?"""
+    """Returns whether the damaged message at `position` at least ends where the log ends."""
     size = message_size(log, position)
     return size is not None and position + size == log.size
 

@@ -35,6 +35,7 @@ class SealedSegment(NamedTuple):
 
     @property
     def codec(self) -> Codec:
+        """The codec that the segment is compressed with."""
         return self.compressed.codec if self.compressed is not None else Codec.NONE
 
     def log_path(self, directory: str) -> str:
@@ -64,6 +65,7 @@ class LogEnd(NamedTuple):
 
     @property
     def index_size(self) -> int:
+        """The size of the active segment's index."""
         return self.message_count * INDEX_ENTRY_SIZE
 
     @property
@@ -72,6 +74,7 @@ class LogEnd(NamedTuple):
         return self.form.message_bytes(self.position, self.message_count)
 
     def sealed(self) -> SealedSegment:
+        """Returns the active segment as a sealed one."""
         return SealedSegment(
             self.segment,
             self.message_count,
@@ -87,10 +90,13 @@ class LogEnd(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
+    """What an index says of one message."""
+
     relative_offset: int
     position: int  # where the message ends
     timestamp: int
 
     @classmethod
     def at(cls, entries: bytes | bytearray | memoryview, number: int) -> "IndexEntry":
+        """Returns the entry with this number."""
         return cls(*INDEX_ENTRY.unpack_from(entries, number * INDEX_ENTRY_SIZE))

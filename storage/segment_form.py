@@ -57,6 +57,7 @@ class SegmentHeader(NamedTuple):
     salt: bytes
 
     def encode(self) -> bytes:
+        """Returns the header twice, each copy with its checksum."""
         fields = FIELDS.pack(MAGIC, *self)
         copy = fields + CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
         return copy + copy

@@ -1,6 +1,6 @@
-"""Getting rid of directories at once, and of their bytes later.
+"""The trash of the data directory: directories leave their place at once, their bytes go later.
 
-Deleted segments come here too, file by file; whoever moved them unlinks them.
+Deleted segments come here too, file by file; the shard that moved them unlinks them.
 
 An id can be given out again the moment its directory has left its place; unlinking gigabytes
 takes a while and is done by a thread. Whatever a crash leaves in the trash is removed by the

@@ -17,10 +17,12 @@ class VerifiedOffsets:
         return len(self._starts)
 
     def covers(self, start: int, end: int) -> bool:
+        """Returns whether one verified range has all of [start, end)."""
         number = bisect_right(self._starts, start) - 1
         return number >= 0 and end <= self._ends[number]
 
     def add(self, start: int, end: int) -> None:
+        """Adds a range; those that it touches become one. Too many ranges: all others go."""
         first = bisect_left(self._ends, start)
         last = bisect_right(self._starts, end)
         if first < last:
@@ -33,5 +35,6 @@ class VerifiedOffsets:
         self._ends[first:last] = [end]
 
     def clear(self) -> None:
+        """Forgets all ranges."""
         self._starts.clear()
         self._ends.clear()

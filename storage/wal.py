@@ -153,7 +153,7 @@ def read_entries(
 ) -> Iterator[tuple[WalEntry, int]]:
     """The entries from `start` up to `end_position`, each with the position behind it.
 
-    Both must lie between entries, as published or remembered by someone who knew. Bytes from
+    Both must lie between entries, as the writer published or noted them. Bytes from
     `end_position` on are never looked at: they may still change. Every checksum and every index
     is checked; WalDamaged otherwise. `name` is only for that error's text.
     """
@@ -287,7 +287,7 @@ class WalWriter:
         """fdatasync: when it returns, every entry appended before is durable. May run in a thread.
 
         After an OSError the kernel may have dropped the dirty pages and would call the next
-        fdatasync a success, so the writer refuses all further work until the log is opened anew.
+        fdatasync a success, so the writer refuses all further work until the log is opened again.
         """
         self._refuse_if_failed()
         try:
@@ -297,9 +297,9 @@ class WalWriter:
             raise
 
     def take_back(self, end: LogEnd) -> None:
-        """Cut entries behind `end` off again, where nobody may know of them yet.
+        """Cuts off the entries behind `end`, none of which may have been published yet.
 
-        The caller answers for it that nothing behind `end` was published: readers hold what was.
+        The caller is responsible for that: readers hold what was published.
         """
         assert end.position <= self.end_position
         self._cut_to(end.position, f"entries behind position {end.position} were taken back")
@@ -341,8 +341,8 @@ def open_wal(
 ) -> WalWriter:
     """Open (or create) the log for its one writer, verify it behind `after`, cut a torn end.
 
-    `after` is what a snapshot already covers. `published_position` is the end others were already
-    told, where that is known (a writer that died and came back): nothing below it is cut,
+    `after` is what a snapshot already covers. `published_position` is the end that readers already
+    know, if a writer died and came back, else 0: nothing below it is cut,
     whatever it looks like. When this returns, all entries kept are durable, those too that their
     writer had not yet synced.
     """

@@ -25,7 +25,7 @@ class Written(Enum):
 
 
 class FaultCount(NamedTuple):
-    """One figure."""
+    """How often writes of one kind failed with one error."""
 
     written: str
     error: str
@@ -33,21 +33,21 @@ class FaultCount(NamedTuple):
 
 
 class WriteFaults:
-    """Counts since this worker started, of what somebody writes."""
+    """Counts of failed writes since this worker started, for the given kinds of writes."""
 
     def __init__(self, *written: Written) -> None:
         self._written = written
         self._counts: Counter[tuple[Written, str]] = Counter()
 
     def note(self, written: Written, error: BaseException) -> None:
-        """It failed: with an OSError, or with one of ours that was made of an OSError."""
+        """Counts a failed write: an OSError, or an error of ours that has one as its cause."""
         cause = error if isinstance(error, OSError) else error.__cause__
         number = cause.errno if isinstance(cause, OSError) else None
         name = OTHER if number is None else ERRORS.get(number, OTHER)
         self._counts[written, name] += 1
 
     def counts(self) -> list[FaultCount]:
-        """Every figure, also those that are zero."""
+        """Returns every figure, also those that are zero."""
         return [
             FaultCount(written.value, error, self._counts[written, error])
             for written, error in product(self._written, (*ERRORS.values(), OTHER))

@@ -49,12 +49,14 @@ class ArchivedLife(NamedTuple):
 
 
 class ArchivedState(NamedTuple):
+    """A state of the metadata in the archive: its last entry, and when it was stored."""
+
     entry: int
     modified_s: float
 
 
 def read_identity(store: ArchiveStore) -> Identity | None:
-    """Whose archive it is, None if it is nobody's yet."""
+    """Returns the identity of the broker that the archive belongs to; None if it is new."""
     try:
         return _read(store, IDENTITY_KEY, Identity)
     except ObjectMissing:
@@ -62,10 +64,10 @@ def read_identity(store: ArchiveStore) -> Identity | None:
 
 
 def archived_segments(store: ArchiveStore, life: Life, wanted: Callable[[int], bool]) -> set[int]:
-    """The first offsets of the wanted segments of a life that are in the archive.
+    """Returns the first offsets of the wanted segments of a life that are in the archive.
 
-    With a sound manifest, and objects as large as it says: whoever asks may be about to delete
-    the segment itself.
+    Only those with a sound manifest, and with objects as large as it says: the caller may be about
+    to delete the segment itself.
     """
     sizes = {one.key: one.size for one in store.list(life.prefix)}
     archived = set()
@@ -140,6 +142,7 @@ def read_segment_manifest(store: ArchiveStore, life: Life, first_offset: int) ->
 
 
 def read_state_manifest(store: ArchiveStore, entry: int) -> StateManifest:
+    """Returns the manifest of a state; raises ManifestDamaged if it names foreign files."""
     key = state_manifest_key(entry)
     manifest = _read(store, key, StateManifest)
     if manifest.entry != entry:
@@ -151,17 +154,18 @@ def read_state_manifest(store: ArchiveStore, entry: int) -> StateManifest:
 
 
 def offset_keys(store: ArchiveStore) -> list[str]:
+    """Returns the keys of all objects with committed offsets, in order."""
     return sorted(one.key for one in store.list(OFFSETS))
 
 
 def read_offsets(
     store: ArchiveStore, damaged: Callable[[ManifestDamaged], None] | None = None
 ) -> dict[Life, PartitionOffsets]:
-    """What consumers have read, as far as the archive knows.
+    """Returns the committed offsets of all consumers, as far as the archive knows.
 
     Each shard writes what it owns. After a start with another number of shards some objects are
-    of the time before: only those of the newest number count. Damaged ones are told to `damaged`
-    and left out; raised if there is nobody to be told.
+    of the time before: only those of the newest number count. Damaged ones are left out and passed
+    to `damaged`; without that callback ManifestDamaged is raised.
     """
     found = []
     for key in offset_keys(store):

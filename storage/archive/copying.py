@@ -15,7 +15,7 @@ from borzoi.storage.archive.store import PIECE_SIZE, ArchiveStore, ObjectMissing
 from borzoi.storage.files import TEMPORARY_SUFFIX, Files
 
 GoOn = Callable[[], bool]
-"""Asked between two pieces whether somebody still wants the rest."""
+"""Called between two pieces; False ends the copying with Stopped."""
 
 
 class Stopped(Exception):
@@ -27,6 +27,7 @@ class ObjectDamaged(Exception):
 
 
 def always() -> bool:
+    """Never ends the copying."""
     return True
 
 
@@ -86,8 +87,10 @@ def check_object(store: ArchiveStore, key: str, record: FileRecord, go_on: GoOn 
 def download(
     store: ArchiveStore, key: str, record: FileRecord, path: str, files: Files, go_on: GoOn = always
 ) -> None:
-    """Bring a file back. It gets its name when all of it is right and on the disk; the name is
-    not durable yet."""
+    """Writes an object of the archive to a file.
+
+    The file gets its name when all of it is right and on the disk; the name is not durable yet.
+    """
     temporary = path + TEMPORARY_SUFFIX
     fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:

@@ -32,6 +32,7 @@ IDENTITY_KEY: Final = "archive.json"
 STATE: Final = "state"
 OFFSETS: Final = "offsets"
 STREAMS: Final = "streams"
+SEGMENT_KEY_PARTS: Final = 8  # streams/1/topics/2/partitions/3/<birth>/<segment>.<suffix>
 
 
 class ManifestDamaged(Exception):
@@ -68,6 +69,7 @@ class SegmentManifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def end_offset(self) -> int:
+        """The offset behind the last message."""
         return self.first_offset + self.message_count
 
 
@@ -109,6 +111,7 @@ class Life(NamedTuple):
 
     @property
     def prefix(self) -> str:
+        """The part that the keys of all objects of this life begin with."""
         return (
             f"{STREAMS}/{self.stream_id}/topics/{self.topic_id}"
             f"/partitions/{self.partition_id}/{self.birth}"
@@ -127,6 +130,7 @@ Manifest = TypeVar("Manifest", Identity, SegmentManifest, StateManifest, Offsets
 
 
 def encode(manifest: msgspec.Struct) -> bytes:
+    """Returns the manifest as a line of JSON, and a second line with its SHA-256."""
     line = msgspec.json.encode(manifest)
     return line + b"\n" + hashlib.sha256(line).hexdigest().encode() + b"\n"
 
@@ -146,14 +150,17 @@ def decode(data: bytes, kind: type[Manifest]) -> Manifest:
 
 
 def segment_manifest_key(life: Life, first_offset: int) -> str:
+    """Returns the key of a segment's manifest."""
     return f"{life.prefix}/{segment_name(first_offset)}{MANIFEST_SUFFIX}"
 
 
 def state_prefix(entry: int) -> str:
+    """Returns the part that the keys of a state begin with."""
     return f"{STATE}/{entry:0{SEGMENT_DIGITS}d}"
 
 
 def state_manifest_key(entry: int) -> str:
+    """Returns the key of a state's manifest."""
     return state_prefix(entry) + MANIFEST_SUFFIX
 
 
@@ -164,13 +171,14 @@ def state_entry(key: str) -> int | None:
 
 
 def offsets_key(shard: int) -> str:
+    """Returns the key of the offsets that a shard has archived."""
     return f"{OFFSETS}/{shard}{MANIFEST_SUFFIX}"
 
 
 def segment_key(key: str) -> SegmentKey | None:
     """What a key below `streams/` names, None if it is none of ours."""
     parts = key.split("/")
-    if len(parts) != 8 or parts[0:6:2] != [STREAMS, "topics", "partitions"]:
+    if len(parts) != SEGMENT_KEY_PARTS or parts[0:6:2] != [STREAMS, "topics", "partitions"]:
         return None
     numbers = [parts[1], parts[3], parts[5], parts[6]]
     stem, _, suffix = parts[7].partition(".")

@@ -35,8 +35,10 @@ def restore_segment(
 
 
 def finish_partition(life: Life, end_offset: int, directory: str, files: Files) -> None:
-    """Once all segments are there: name the life, and begin the next segment. Durable, except
-    for the names of the directories above."""
+    """Writes the birth of a restored partition and begins its next segment.
+
+    Called when all segments are there. Durable, except for the names of the directories above.
+    """
     files.makedirs(directory)
     # As the first append would: a sync of the partition counts on all of them.
     for name in OFFSET_DIRECTORIES.values():

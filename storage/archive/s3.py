@@ -84,9 +84,11 @@ class BucketStore:
 
     @property
     def name(self) -> str:
+        """The bucket and prefix, as logs and errors show them."""
         return self._name
 
     def put(self, key: str, pieces: Iterable[bytes], size: int) -> None:
+        """Stores an object; a large one in parts, which count only when all have arrived."""
         try:
             if size <= PIECE_SIZE:
                 obstore.put(self._bucket, key, b"".join(pieces), use_multipart=False)
@@ -103,6 +105,7 @@ class BucketStore:
             raise self._failed(key, error) from error
 
     def read(self, key: str) -> Pieces:
+        """Returns the bytes of an object in pieces; raises ObjectMissing if there is none."""
         try:
             size = obstore.head(self._bucket, key)["size"]
         except MISSING as error:
@@ -112,6 +115,7 @@ class BucketStore:
         return self._pieces(key, size)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Returns every object below a prefix."""
         try:
             for batch in obstore.list(self._bucket, prefix or None):
                 for found in batch:
@@ -122,6 +126,7 @@ class BucketStore:
             raise self._failed(prefix, error) from error
 
     def delete(self, key: str) -> None:
+        """Removes an object; fine if there is none."""
         try:
             obstore.delete(self._bucket, key)
         except MISSING:

@@ -31,6 +31,8 @@ class SegmentGone(Exception):
 
 
 class OpenFile(NamedTuple):
+    """A file of a segment that is open for copying."""
+
     name: str
     fd: int
 

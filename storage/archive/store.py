@@ -18,7 +18,7 @@ PIECE_SIZE: Final = 8 * 1024 * 1024
 
 
 Pieces: TypeAlias = Generator[bytes, None, None]
-"""Bytes one behind the other. To be closed by whoever does not take all of them."""
+"""The bytes of an object, piece by piece. A caller that does not take all of them closes it."""
 
 
 class StoreFailed(Exception):
@@ -42,7 +42,7 @@ class ArchiveStore(Protocol):
 
     @property
     def name(self) -> str:
-        """The place, for people to read."""
+        """The place, as logs and errors show it."""
 
     def put(self, key: str, pieces: Iterable[bytes], size: int) -> None:
         """Store an object of so many bytes. Durable, and there as a whole, when this returns."""
@@ -67,9 +67,11 @@ class DirectoryStore:
 
     @property
     def name(self) -> str:
+        """The path of the directory."""
         return self._root
 
     def put(self, key: str, pieces: Iterable[bytes], size: int) -> None:
+        """Writes a temporary, syncs it and renames it; durable when this returns."""
         path = self._path(key)
         temporary = path + TEMPORARY_SUFFIX
         files = self._files
@@ -100,6 +102,7 @@ class DirectoryStore:
             raise StoreFailed(f"{path}: {error}") from error
 
     def read(self, key: str) -> Pieces:
+        """Returns the bytes of an object in pieces; raises ObjectMissing if there is none."""
         path = self._path(key)
         try:
             fd = self._files.open(path, os.O_RDONLY)
@@ -110,6 +113,7 @@ class DirectoryStore:
         return self._pieces(path, fd)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Returns every object below a prefix; unfinished ones are left out."""
         top = self._path(prefix) if prefix else self._root
         try:
             for directory, _, names in os.walk(top, onerror=_unless_missing):
@@ -127,6 +131,7 @@ class DirectoryStore:
             raise StoreFailed(f"{top}: {error}") from error
 
     def delete(self, key: str) -> None:
+        """Removes an object; fine if there is none."""
         try:
             self._files.unlink_if_there(self._path(key))
         except OSError as error:
