@@ -1,12 +1,12 @@
-"""A piece of memory with a count of those who still need it.
+"""A piece of memory with a count of its holds.
 
 Made by a pool (or by a receiver that found the pool empty) with one hold, which belongs to the
-one who asked. Everyone who keeps the bytes beyond the current call holds it and releases it
-exactly once; at zero the memory goes home and may be somebody else's at once. Lives in one
-process and one thread: a peer that the bytes are lent to does not count, the lender holds for it.
+caller. Code that keeps the bytes beyond the current call holds the buffer and releases it exactly
+once. At zero the memory goes home and may be given out again at once. Lives in one process and one
+thread: a peer that the bytes are lent to does not count, the lender holds for it.
 
-Always: while holds > 0 nobody else gets these bytes. After the last release `view` is empty, so
-a late reader finds nothing instead of a stranger's message.
+Always: while holds > 0 these bytes are not given out again. After the last release `view` is empty,
+so a late reader finds nothing instead of the message of another client.
 """
 
 from typing import Any, Final, Protocol
@@ -15,7 +15,7 @@ _GONE: Final = memoryview(b"")
 
 
 class Home(Protocol):
-    """Where a buffer goes when nobody needs it any more."""
+    """Where a buffer goes after its last release."""
 
     def take_back(self, buffer: "Buffer") -> None:
         """Accept the memory of `buffer`, whose last hold is gone."""
@@ -37,7 +37,7 @@ class Buffer:
         view: memoryview,
         generation: int,
     ) -> None:
-        """`place` is the home's own note of where the memory belongs, read by nobody else."""
+        """`place` is the home's note of where the memory belongs; only the home reads it."""
         self.home = home
         self.place = place
         # Offset in the arena; None: private memory that cannot be lent to a peer.
@@ -48,11 +48,11 @@ class Buffer:
         # Of the arena's life. A descriptor that lends this buffer carries it.
         self.generation = generation
         self.holds = 1
-        # In whose name a pool has given it out; empty: in nobody's.
+        # The taker in whose name a pool has given it out; empty: the broker itself.
         self.taker = ""
 
     def hold(self) -> "Buffer":
-        """One more who needs the bytes."""
+        """Adds a hold; returns the buffer itself."""
         assert self.holds > 0, "held a buffer that was already given back"
         self.holds += 1
         return self

@@ -103,21 +103,27 @@ class ControlLayout:
         return (_PAGE_WORDS + self.shard_count * self.block_words) * WORD_SIZE
 
     def request_tail(self, peer: int) -> int:
+        """Returns the word that counts the requests pushed to a peer."""
         return self._block(peer)
 
     def reply_tail(self, peer: int) -> int:
+        """Returns the word that counts the replies pushed to a peer."""
         return self._block(peer) + LINE_WORDS
 
     def request_head(self, peer: int) -> int:
+        """Returns the word that counts the requests taken from a peer."""
         return self._block(peer) + 2 * LINE_WORDS
 
     def reply_head(self, peer: int) -> int:
+        """Returns the word that counts the replies taken from a peer."""
         return self._block(peer) + 3 * LINE_WORDS
 
     def request_slots(self, peer: int) -> int:
+        """Returns the first word of the slots for requests to a peer."""
         return self._block(peer) + _PAGE_WORDS
 
     def reply_slots(self, peer: int) -> int:
+        """Returns the first word of the slots for replies to a peer."""
         return self._block(peer) + _PAGE_WORDS + self.ring_words
 
     def _block(self, peer: int) -> int:
@@ -150,7 +156,7 @@ def create_control(layout: ControlLayout, shard: int, generation: int) -> int:
 
 
 class SharedControl:
-    """Somebody's control memory, to read. Checked against what the supervisor announced."""
+    """The control memory of a shard, to read. Checked against what the supervisor announced."""
 
     __slots__ = ("generation", "layout", "memory", "shard")
 

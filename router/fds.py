@@ -6,9 +6,9 @@ send each other the sockets of clients that move to the shard that owns their pa
 SOCK_SEQPACKET keeps messages whole: one send is one receive, so there is no half message, no
 length prefix and no way to pair a payload with another one's descriptors.
 
-Who closes what: a sender keeps his descriptors and may close them as soon as send returns. A
-receiver owns what he is given. Received descriptors are close-on-exec. A message that cannot be
-accepted (truncated, too many descriptors) has its descriptors closed before the error is raised.
+Closing: a sender keeps its descriptors and may close them as soon as send returns. A receiver owns
+those that it receives, and they are close-on-exec. A message that cannot be accepted (truncated,
+too many descriptors) has its descriptors closed before the error is raised.
 
 Bounds: PAYLOAD_MAX bytes and FDS_MAX descriptors a message, QUEUE_MAX messages that wait for the
 socket, TURN_MAX messages handled before the loop gets its turn.

@@ -6,14 +6,14 @@
         request head          <-- requests_in --    request tail, slots
         reply head            <-- replies_in  --    reply tail, slots
 
-A link lives as long as both shards do. When the peer dies, its holder takes what is still in
-`replies_in` (a complete record is a real answer, whoever has died since), drops the link, and
+A link lives as long as both shards do. When the peer dies, the link's holder takes what is still in
+`replies_in` (a complete record is a real answer, also of a dead peer), drops the link, and
 makes a new one over the control memory of the peer's next generation. Making a link sets our own
 cursors for that peer to 0; the peer's are 0 because its memory is new. For that reason there is
 exactly one link per peer and generation, which is checked.
 
 Descriptors carry the generation of the lender of the memory they point to. This module does not
-look into them; whoever drains compares it with `peer_generation`.
+look into them; the code that drains compares it with `peer_generation`.
 """
 
 from borzoi.router.control import ControlMismatch, OwnControl, SharedControl

@@ -1,13 +1,13 @@
 """Memory that several processes share: anonymous files (memfd) and maps of them.
 
-A memfd has no name that could be left behind or guessed; whoever holds a descriptor holds the
-memory. Its size is sealed, so that no process can make another one die of a bus error by
-shortening it. Pages appear when they are first touched: sizes here are address space.
+A memfd has no name that could be left behind or guessed: only a descriptor leads to the memory. Its
+size is sealed, so that no process can make another one die of a bus error by shortening it. Pages
+appear when they are first touched: sizes here are address space.
 
 What every shared word obeys, everywhere in this package:
 
     8 bytes, aligned to 8       it never straddles two cache lines, so it is never seen torn
-    exactly one writer          nobody needs a read-modify-write
+    exactly one writer          no process needs a read-modify-write
     accessed as words[i]        one machine load or store; slice assignment would be a memcpy
 
 MappedMemory owns one map. Closing it while slices are still in use (a batch that is being

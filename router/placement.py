@@ -1,7 +1,7 @@
 """Which shard owns a partition.
 
 A partition is named by one number, its namespace, and the namespace alone decides the shard:
-every worker computes the same answer and nobody keeps a table. Owns nothing; pure functions.
+every worker computes the same answer, and there is no table. Owns nothing; pure functions.
 
     bit 63        44 43        32 31        20 19              0
        +------------+------------+------------+----------------+
@@ -40,10 +40,9 @@ class Namespace(NamedTuple):
 
 
 def pack_namespace(stream: int, topic: int, partition: int) -> int:
-    """The u64 that names a partition.
+    """Returns the u64 that names a partition.
 
-    Ids beyond the limits are refused, not masked: a masked id would silently name somebody
-    else's partition.
+    Ids beyond the limits raise ValueError; a masked id would silently name another partition.
     """
     if not 0 <= stream < STREAMS_MAX:
         raise ValueError(f"stream id {stream} is not below {STREAMS_MAX}")

@@ -19,8 +19,8 @@ overlap; nothing is ever allocated outside the arena. When there is no room, tak
 stop reading from the socket, and wait with when_available().
 
 What clients make the broker keep is taken in their name, and shared by the rule of shares.py: the
-one that holds most waits first. What the broker takes for itself, receive blocks for instance, is
-nobody's, and comes before all of them.
+one that holds most waits first. What the broker takes for itself, receive blocks for instance, has
+no taker, and comes before all of them.
 """
 
 from bisect import bisect_left
@@ -87,8 +87,11 @@ class _Slab:
 
 
 class Waiter:
-    """Waits for memory. cancel() when it is no longer wanted, also after the call: memory set
-    aside for it then goes to the next."""
+    """Waits for memory, and is called back when there is some.
+
+    cancel() when it is no longer wanted, also after the call: memory set aside for it then goes to
+    the next.
+    """
 
     __slots__ = ("_pool", "bucket", "callback", "taker")
 
@@ -156,10 +159,9 @@ class MemoryPool:
         return self._idle_bytes
 
     def take(self, length: int, taker: str = NO_TAKER) -> Buffer | None:
-        """A buffer of exactly `length` bytes with one hold, or None if there is no room for it,
-        or none in the share of the taker.
+        """Returns a buffer of exactly `length` bytes with one hold; None if there is no room.
 
-        Its bytes are whatever was there before.
+        None also if the share of the taker has no room. The bytes are whatever was there before.
         """
         if length < 1:
             raise ValueError(f"a buffer of {length} bytes")
@@ -194,7 +196,7 @@ class MemoryPool:
         return buffer
 
     def take_back(self, buffer: Buffer) -> None:
-        """Called by the buffer when its last hold is gone; by nobody else."""
+        """Takes the memory of a buffer back. Called only by the buffer, at its last release."""
         slab: _Slab = buffer.place
         position = buffer.position
         assert position is not None, "private memory does not belong to a pool"
@@ -217,8 +219,10 @@ class MemoryPool:
             self.wake_waiters()
 
     def trim(self, idle_bytes_max: int) -> int:
-        """Return idle memory beyond `idle_bytes_max` to the system, the coldest first, at most
-        TRIM_SLABS_MAX slabs in one call. Returns how many bytes went."""
+        """Gives idle memory beyond `idle_bytes_max` back to the system; returns how many bytes.
+
+        The coldest slabs go first, at most TRIM_SLABS_MAX in one call.
+        """
         dropped: list[tuple[int, int]] = []
         while self._idle_bytes > idle_bytes_max and len(dropped) < TRIM_SLABS_MAX:
             dropped.append(self._drop(next(iter(self._idle))))
@@ -339,8 +343,10 @@ class MemoryPool:
         return slab.position, slab.position + slab.size
 
     def _discard(self, ranges: list[tuple[int, int]], kept: int = 0, kept_end: int = 0) -> int:
-        """Return the pages of the ranges to the system, except those between `kept` and
-        `kept_end`. Returns how many bytes went."""
+        """Gives the pages of the ranges back to the system; returns how many bytes.
+
+        Those between `kept` and `kept_end` stay.
+        """
         gone = 0
         for start, end in ranges:
             for low, high in ((start, min(end, kept)), (max(start, kept_end), end)):

@@ -13,7 +13,7 @@ ORDERED_MACHINES: Final = frozenset({"x86_64", "amd64"})
 
 
 class UnorderedProcessor(RuntimeError):
-    """This processor cannot run several shards without the compiled words."""
+    """The processor cannot run several shards without the compiled words."""
 
 
 def needs_compiled_words(machine: str, shard_count: int) -> bool:

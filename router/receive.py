@@ -18,7 +18,7 @@ had, into private bytes; so the reserve is free again before anyone else reads i
 frames are never overwritten. `low` is True meanwhile: the connection that just received pauses
 reading, which bounds the private bytes to one reserve window for each.
 
-Always: window() is not empty, and never shows bytes that somebody holds.
+Always: window() is not empty, and never shows bytes that are held.
 """
 
 from collections.abc import Callable
@@ -42,8 +42,10 @@ class ReceiveBlocks:
         window_size: int = WINDOW_SIZE,
         on_refilled: Callable[[], object] | None = None,
     ) -> None:
-        """`on_refilled` is called when `low` ends, to resume what was paused. It is called from
-        inside received() or a release(), so it had better only schedule."""
+        """`on_refilled` is called when `low` ends, to resume what was paused.
+
+        It is called from inside received() or a release(), so it should only schedule.
+        """
         if not 0 < window_size <= block_size:
             raise ValueError(f"a window of {window_size} bytes in a block of {block_size}")
         reserve = pool.take(RESERVE_WINDOW)
@@ -107,7 +109,7 @@ class ReceiveBlocks:
         self._reserve.release()
 
     def take_back(self, buffer: Buffer) -> None:
-        """Called by a private buffer when its last hold is gone; by nobody else."""
+        """Counts a private buffer off. Called only by the buffer, at its last release."""
         self.private_bytes -= buffer.capacity
 
     def _next_block(self) -> None:

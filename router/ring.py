@@ -10,13 +10,13 @@
 Tail and head only count up; slot number = count modulo slots (a power of two). The ring is empty
 when they are equal and full when they are `slots` apart. Each process writes only its own memory.
 
-Push fills the slot and then moves the tail. A producer that dies in between leaves a slot that
-nobody ever looks at. Drain copies everything up to the tail it saw once and then moves the head,
-so a slot is not refilled while it is being read. Both orders need stores to stay in order and
-loads to stay in order (processor.py).
+Push fills the slot and then moves the tail. A producer that dies in between leaves a slot that is
+never read. Drain copies everything up to the tail it saw once and then moves the head, so a slot is
+not refilled while it is being read. Both orders need stores to stay in order and loads to stay in
+order (processor.py).
 
 Slots are filled word by word. They are read with one struct call for the whole run: below the
-tail nobody writes, so how the bytes are loaded makes no difference (55 ns a slot against 250).
+tail nothing is written, so how the bytes are loaded makes no difference (55 ns a slot against 250).
 
 Always: 0 <= tail - head <= slots. Anything else means the memory is damaged, and is an error.
 """
@@ -71,8 +71,11 @@ class RingWriter:
         head_at: int,
         slots: int = RING_SLOTS,
     ) -> None:
-        """Positions are word numbers: `tail_at` and `slots_at` in our own memory `words`,
-        `head_at` in the consumer's memory `head_words`."""
+        """Positions are word numbers.
+
+        `tail_at` and `slots_at` are in our own memory `words`, `head_at` in the consumer's memory
+        `head_words`.
+        """
         _check_slots(slots)
         self._words = words
         self._tail_at = tail_at
@@ -149,8 +152,11 @@ class RingReader:
         head_at: int,
         slots: int = RING_SLOTS,
     ) -> None:
-        """`tail_at` is a word number in the producer's memory, `records` the bytes of all slots
-        there, `head_at` a word number in our own memory `head_words`."""
+        """Positions are word numbers, and `records` the bytes of all slots.
+
+        `tail_at` is in the producer's memory `tail_words`, as are the slots; `head_at` is in our
+        own memory `head_words`.
+        """
         _check_slots(slots)
         if len(records) != slots * SLOT_SIZE:
             raise SharedMemoryError(f"{len(records)} bytes are not {slots} slots")
@@ -170,8 +176,7 @@ class RingReader:
         count = self._waiting()
         if not count:
             return []
-        if count > limit:
-            count = limit
+        count = limit if count > limit else count
         first = head & self._mask
         last = first + count
         records = self._records

@@ -1,8 +1,8 @@
 """The bell of a shard: one eventfd that any peer may ring and only the shard answers.
 
-Whoever pushed something to a shard rings once per loop turn, always. There is no "I am asleep"
-flag to look at first: a store followed by a load may be swapped by the processor, so two shards
-could each miss the other's flag. The kernel's counter cannot be lost.
+A peer that pushed something to a shard rings once per loop turn, always. There is no "asleep" flag
+to look at first: a store followed by a load may be swapped by the processor, so two shards could
+each miss the other's flag. The kernel's counter cannot be lost.
 
 The shard that is rung reads its eventfd first and drains its rings afterwards; in the other
 order a push between the two would be slept through.
@@ -12,7 +12,7 @@ import os
 
 
 class Wake:
-    """One end of a shard's eventfd. The descriptor belongs to whoever made it."""
+    """One end of a shard's eventfd. The descriptor belongs to its maker, which closes it."""
 
     __slots__ = ("fd",)
 
