@@ -17,6 +17,8 @@ SCHEMES: Final = ("iggy", "iggy+tcp")
 
 @dataclass(frozen=True, slots=True)
 class Login:
+    """A username and a password, which repr() does not show."""
+
     username: str
     password: str = field(repr=False)
 
@@ -31,6 +33,7 @@ class ServerAddress:
 
 
 def parse_address(text: str) -> ServerAddress:
+    """Returns host, port and login of `host:port` or a connection string; else InvalidArgument."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         return _host_and_port(text, None)

@@ -35,6 +35,7 @@ Check: TypeAlias = Callable[[str, Any], None]
 
 
 def check_text(what: str, text: str, size_min: int = 1, size_max: int = NAME_SIZE_MAX) -> None:
+    """Raises InvalidArgument unless the text has so many bytes as UTF-8."""
     if not isinstance(text, str):
         raise InvalidArgument(f"{what} is of type {type(text).__name__}; a str is needed")
     try:
@@ -46,6 +47,7 @@ def check_text(what: str, text: str, size_min: int = 1, size_max: int = NAME_SIZ
 
 
 def check_number(what: str, number: int, largest: int, smallest: int = 0) -> None:
+    """Raises InvalidArgument unless the number lies between the bounds, both included."""
     if not isinstance(number, int):
         raise InvalidArgument(f"{what} is of type {type(number).__name__}; an int is needed")
     if not smallest <= number <= largest:
@@ -53,6 +55,7 @@ def check_number(what: str, number: int, largest: int, smallest: int = 0) -> Non
 
 
 def check_identifier(what: str, identifier: int | str) -> None:
+    """Raises InvalidArgument unless it is an id or a name."""
     if isinstance(identifier, str):
         check_text(what, identifier)
     elif isinstance(identifier, int):
@@ -63,6 +66,7 @@ def check_identifier(what: str, identifier: int | str) -> None:
 
 
 def check_partitioning(partitioning: Partitioning) -> None:
+    """Raises InvalidArgument if its partition id or key cannot be sent."""
     if isinstance(partitioning, PartitionId):
         check_partition_id(partitioning.partition_id)
     elif isinstance(partitioning, MessagesKey):
@@ -70,15 +74,18 @@ def check_partitioning(partitioning: Partitioning) -> None:
 
 
 def check_key(key: bytes) -> None:
+    """Raises InvalidArgument if the key is empty or too long."""
     if not 1 <= len(key) <= NAME_SIZE_MAX:
         raise InvalidArgument(f"key has {len(key)} bytes; 1 to {NAME_SIZE_MAX} are needed")
 
 
 def check_partition_id(partition_id: int) -> None:
+    """Raises InvalidArgument unless the id fits 32 bits."""
     check_number("partition_id", partition_id, U32_MAX)
 
 
 def check_command(command: Command) -> None:
+    """Raises InvalidArgument if any field of the command cannot be sent."""
     for name, check, is_optional in _COMMAND_CHECKS[type(command)]:
         value = getattr(command, name)
         if value is not None or not is_optional:

@@ -115,7 +115,7 @@ class BorzoiClient(
                 await client.login_user(login.username, login.password)
             elif login is not None:
                 await client.login_with_personal_access_token(login)
-        except BaseException:  # cancelled as well: nobody else would close the socket
+        except BaseException:  # cancelled as well: nothing else would close the socket
             await client.close()
             raise
         if heartbeat_s is not None:

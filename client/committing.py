@@ -34,10 +34,12 @@ class CommitPolicy:
 
     @property
     def commits_while_running(self) -> bool:
+        """Whether commits are made before the consumer is closed."""
         return self.after_messages > 0 or self.interval_s > 0
 
     @property
     def commits_when_closed(self) -> bool:
+        """Whether closing commits what was handled."""
         return self.on_close or self.commits_while_running
 
 
@@ -48,8 +50,10 @@ COMMIT_ON_CLOSE: Final = CommitPolicy(on_close=True)
 
 
 def commit_after(messages: int) -> CommitPolicy:
+    """Returns a policy that commits after every so many messages."""
     return CommitPolicy(after_messages=messages)
 
 
 def commit_every(interval_s: float) -> CommitPolicy:
+    """Returns a policy that commits in intervals."""
     return CommitPolicy(interval_s=interval_s)

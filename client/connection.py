@@ -63,6 +63,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
+        """Whether requests can still be sent."""
         return self._reader.is_open
 
     async def request(self, command: Command) -> Any:

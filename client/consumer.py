@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """What a consumer can be told.
+    """The options of a consumer.
 
     start        where reading begins in each partition; in a group only where it has not
                  committed yet
@@ -77,6 +77,7 @@ class ConsumerOptions(TypedDict, total=False):
 
 
 async def wait_for_event(event: asyncio.Event, timeout_s: float) -> None:
+    """Returns when the event is set, or when the time is over."""
     try:
         async with asyncio.timeout(timeout_s):
             await event.wait()

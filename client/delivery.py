@@ -1,4 +1,4 @@
-"""The fate of a batch, told once to everybody who has a message in it."""
+"""The outcome of a batch, for every message in it: acknowledged, or lost and why."""
 
 import asyncio
 from collections.abc import Generator
@@ -31,17 +31,17 @@ class DeliveryFailed(Exception):
 
 
 class Delivery:
-    """Await it to know: returns when the batch is acknowledged, or raises DeliveryFailed.
+    """Awaiting it returns when the batch is acknowledged, or raises DeliveryFailed.
 
-    One object serves a whole batch, and its future exists only if somebody waits, so a message
-    whose sender does not ask costs nothing.
+    One object serves a whole batch, and its future exists only while it is awaited, so a message
+    whose outcome is not asked for costs nothing.
     """
 
     __slots__ = ("_is_settled", "_waiter", "is_watched", "lost")
 
     def __init__(self) -> None:
         self.lost: LostBatch | None = None
-        self.is_watched = False  # somebody was told, or will be
+        self.is_watched = False  # a caller got the outcome, or will
         self._is_settled = False
         self._waiter: asyncio.Future[None] | None = None
 
@@ -52,6 +52,7 @@ class Delivery:
             raise DeliveryFailed(self.lost) from self.lost.cause
 
     def settle(self, lost: LostBatch | None = None) -> None:
+        """Notes the outcome and wakes the waiting task. Called once per batch."""
         self.lost = lost
         self._is_settled = True
         if self._waiter is not None:

@@ -1,9 +1,9 @@
 """How long a consumer that found nothing waits before it asks again.
 
 The wire has no poll that waits, so an idle consumer has to ask. From the first empty round on it
-waits twice as long each time, up to a bound, and starts anew with the first message: a message
-that follows others is found within a millisecond or two, and an idle consumer with the default
-bound costs ten requests a second, less than half a percent of a core (2-core virtual machine).
+waits twice as long each time, up to a bound; the first message resets the wait. So a message that
+follows others is found within a millisecond or two. An idle consumer with the default bound costs
+ten requests a second, less than half a percent of a core (2-core virtual machine).
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from borzoi.client.arguments import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class Idling:
+    """The shortest and the longest wait of an idle consumer."""
+
     wait_min_s: float = 0.001
     wait_max_s: float = 0.1
 

@@ -5,8 +5,8 @@
             await producer.send(order, key=customer)
 
 send() returns when the message is accepted, which is at once unless `pending_bytes_max` bytes
-wait for their acknowledgement already. What it returns can be awaited for the message's fate.
-A failure that nobody waited for is raised by the next send(), flush() or close(), so none goes
+wait for their acknowledgement already. What it returns can be awaited for the message's outcome.
+A failure that was not awaited is raised by the next send(), flush() or close(), so none goes
 unnoticed.
 
 A batch is sent when it is full, or when its first message has waited for `linger_s`; while
@@ -84,9 +84,11 @@ class Sending(Protocol):
         partitioning: Partitioning,
         *,
         resend: bool = False,
-    ) -> None: ...
+    ) -> None:
+        """Returns when the batch is acknowledged."""
 
-    async def get_topic(self, stream: Identifier, topic: Identifier) -> TopicDetails | None: ...
+    async def get_topic(self, stream: Identifier, topic: Identifier) -> TopicDetails | None:
+        """Returns a topic; None if there is none."""
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -201,7 +203,7 @@ class Producer:
         """flush(), and accept nothing any more. May be called twice."""
         self._is_closed = True
         if self._room is not None:
-            self._room.set_result(None)  # whoever waits for room learns that it is too late
+            self._room.set_result(None)  # a send() that waits for room raises then
             self._room = None
         await self.flush()
 
@@ -268,7 +270,7 @@ class Producer:
         """
         async with self._counting:
             if time.monotonic() < self._partitions_known_until:
-                return  # somebody else was faster
+                return  # another task was faster
             try:
                 topic = await self._client.get_topic(self.stream, self.topic)
             except Unauthorized:
@@ -330,7 +332,7 @@ class Producer:
                 partitioning,
                 resend=self._resend,
             )
-        except Exception as error:  # whatever it is, those who sent the messages are told
+        except Exception as error:  # of any kind: the delivery of the messages raises it
             lost = LostBatch(partitioning, tuple(batch.messages), error)
             self._failed.append(batch.delivery)
             if isinstance(error, PartitionNotFound):

@@ -37,9 +37,11 @@ class Polling(Protocol):
         count: int,
         consumer: Consumer | Identifier,
         auto_commit: bool,
-    ) -> PolledMessages: ...
+    ) -> PolledMessages:
+        """Returns the next messages of a partition."""
 
-    async def get_topic(self, stream: Identifier, topic: Identifier) -> TopicDetails | None: ...
+    async def get_topic(self, stream: Identifier, topic: Identifier) -> TopicDetails | None:
+        """Returns a topic; None if there is none."""
 
     async def get_consumer_offset(
         self,
@@ -48,7 +50,8 @@ class Polling(Protocol):
         partition_id: int | None,
         *,
         consumer: Consumer | Identifier,
-    ) -> ConsumerOffsetInfo | None: ...
+    ) -> ConsumerOffsetInfo | None:
+        """Returns the committed offset; None if there is none."""
 
     async def store_consumer_offset(
         self,
@@ -58,23 +61,28 @@ class Polling(Protocol):
         offset: int,
         *,
         consumer: Consumer | Identifier,
-    ) -> None: ...
+    ) -> None:
+        """Commits an offset."""
 
     async def get_consumer_group(
         self, stream: Identifier, topic: Identifier, group: Identifier
-    ) -> ConsumerGroupDetails | None: ...
+    ) -> ConsumerGroupDetails | None:
+        """Returns a group; None if there is none."""
 
     async def create_consumer_group(
         self, stream: Identifier, topic: Identifier, name: str
-    ) -> ConsumerGroupInfo: ...
+    ) -> ConsumerGroupInfo:
+        """Creates a group without members."""
 
     async def join_consumer_group(
         self, stream: Identifier, topic: Identifier, group: Identifier
-    ) -> None: ...
+    ) -> None:
+        """Makes this client a member of a group."""
 
     async def leave_consumer_group(
         self, stream: Identifier, topic: Identifier, group: Identifier
-    ) -> None: ...
+    ) -> None:
+        """Ends the membership of this client."""
 
 
 class Reading:
@@ -103,9 +111,11 @@ class Reading:
         self._next_offsets: dict[int, int] = {}
 
     def has_begun(self, partition_id: int) -> bool:
+        """Returns whether the partition was polled with messages already."""
         return partition_id in self._next_offsets
 
     async def poll(self, partition_id: int | None, strategy: PollingStrategy) -> PolledMessages:
+        """Returns the next messages by a strategy, and notes how far they go."""
         return await self._poll(partition_id, strategy, self._count, self.auto_commit)
 
     async def begin(self, partition_id: int) -> PolledMessages:
@@ -153,7 +163,7 @@ class Reading:
         return polled
 
     def forget(self, partition_id: int) -> None:
-        """Somebody else reads it now, or it is gone."""
+        """Forgets how far a partition was read: it belongs to another member now, or is gone."""
         self._next_offsets.pop(partition_id, None)
 
     def _advance(self, polled: PolledMessages) -> None:

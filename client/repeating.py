@@ -42,6 +42,7 @@ REPEATABLE: Final[frozenset[type[Command]]] = frozenset(
 
 
 def is_repeatable(command: Command) -> bool:
+    """Returns whether asking twice has the effect of asking once."""
     if isinstance(command, commands.PollMessages):
         return not (command.auto_commit and command.strategy.kind == StrategyKind.NEXT)
     return type(command) in REPEATABLE

@@ -1,7 +1,7 @@
 """The receiving end of a connection: bytes from the socket become one answer at a time.
 
 Belongs to one Connection, which writes a request and hands out the future that this reader
-fulfils. Nobody else touches the transport.
+fulfils. Only these two touch the transport.
 
 Always: at most one request is unanswered, and once `end()` was called no byte is read or
 written any more. Bytes that arrive while nothing is asked cannot be an answer, so they end the
@@ -34,6 +34,8 @@ class ResponseTooBig(ConnectionError):
 
 
 class ReplyReader(asyncio.BufferedProtocol):
+    """The protocol of one connection: answers one request at a time."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, response_size_max: int) -> None:
         self._loop = loop
         self._response_size_max = response_size_max
@@ -46,6 +48,7 @@ class ReplyReader(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
+        """Whether end() was not called yet."""
         return self._ended_by is None
 
     def ask(self, parts: Sequence[bytes]) -> asyncio.Future[RawReply]:
@@ -63,7 +66,7 @@ class ReplyReader(asyncio.BufferedProtocol):
         return self._waiting
 
     def end(self, error: Exception) -> None:
-        """Close now. Whoever waits gets `error`; only the first call counts."""
+        """Closes now. A waiting request raises `error`; only the first call counts."""
         if self._ended_by is not None:
             return
         self._ended_by = error
@@ -81,14 +84,17 @@ class ReplyReader(asyncio.BufferedProtocol):
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport. Called by the event loop."""
         # A cast, because uvloop's transports do not inherit from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
+        """Returns where the next bytes go. Called by the event loop."""
         target = self._first_piece if self._body is None else self._body_view
         return target[self._filled :]
 
     def buffer_updated(self, size: int) -> None:
+        """Counts received bytes and finishes the answer when it is complete."""
         self._filled += size
         if self._waiting is None:
             self._refuse(self._first_piece[: self._filled])
@@ -98,6 +104,7 @@ class ReplyReader(asyncio.BufferedProtocol):
             self._finish_answer(self._body)
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Ends the waiting request with the reason. Called by the event loop."""
         cause = "the server closed the connection" if error is None else f"{error}"
         if self._body is not None:
             cause += f" after {self._filled} of {len(self._body)} bytes of an answer"
@@ -118,7 +125,7 @@ class ReplyReader(asyncio.BufferedProtocol):
         if self._filled < RESPONSE_HEADER.size:
             return
         self._status, size = RESPONSE_HEADER.unpack_from(self._first_piece)
-        # Before reserving memory: the length is only what somebody claims.
+        # Before reserving memory: the length is only a claim of the server.
         if size > self._response_size_max:
             self.end(ResponseTooBig(f"{size} bytes; at most {self._response_size_max} are taken"))
             return
@@ -139,12 +146,12 @@ class ReplyReader(asyncio.BufferedProtocol):
         waiting, status = self._waiting, self._status
         self._waiting = None
         self._start_over()
-        assert waiting is not None, "an answer is only begun for somebody"
+        assert waiting is not None, "an answer is only begun for a request"
         if not waiting.done():  # its caller may have been cancelled a moment ago
             waiting.set_result(RawReply(status, payload))
 
     def _refuse(self, unasked: memoryview) -> None:
-        detail = f"the server sent {len(unasked)} bytes that nobody asked for"
+        detail = f"the server sent {len(unasked)} bytes without a request"
         if len(unasked) >= RESPONSE_HEADER.size:
             status, _size = RESPONSE_HEADER.unpack_from(unasked)
             if status:

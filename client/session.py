@@ -1,9 +1,9 @@
 """A session that outlives its connection: reconnect, log in again, join the groups again.
 
-Owns the connection and what has to be told to the server anew when there is another one: who is
-logged in, and which groups this client is a member of. Any number of tasks may share a session;
-their requests take turns, and whoever has the turn when the connection turns out to be lost
-makes it again, while the others wait. They share its success and its failure.
+Owns the connection and what has to be repeated on a new one: the login, and the groups that this
+client is a member of. Any number of tasks may share a session; their requests take turns. The
+request that finds the connection lost makes a new one, while the others wait. They share its
+success and its failure.
 
 What happens to the request that was on its way when the connection broke:
 
@@ -158,7 +158,7 @@ class Session:
         connection = await self._dial()
         try:
             await self._introduce(connection)
-        except BaseException:  # cancelled as well: nobody else would close the socket
+        except BaseException:  # cancelled as well: nothing else would close the socket
             await connection.close()
             raise
         self.connection = connection
@@ -176,8 +176,8 @@ class Session:
             except ConnectionClosed:
                 raise
             except BrokerError:
-                # The group or its topic is gone. Whoever polls for it is told so by the server;
-                # all others have no need to know.
+                # The group or its topic is gone. Polls for it are refused by the server; nothing
+                # else needs it.
                 continue
 
     async def _closes_within(self, delay_s: float) -> bool:
@@ -190,12 +190,12 @@ class Session:
     async def _beat(self, interval_s: float) -> None:
         while self.connection.is_open or self._reconnect is not None:
             await asyncio.sleep(interval_s)
-            # The application's next request meets the same trouble, and is told about it.
+            # The application's next request meets the same error, and raises it.
             with suppress(BrokerError, OSError):
                 await self.request(Ping())
 
     def _remember(self, command: Command, value: Any) -> None:
-        """What a later connection has to be told."""
+        """Notes what has to be repeated on a later connection."""
         match command:
             case LoginUser() | LoginWithPersonalAccessToken():
                 self._credentials = command

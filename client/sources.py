@@ -35,12 +35,16 @@ NOTHING_TO_LEAVE: Final = (
 
 
 class Source(Protocol):
-    async def open(self) -> None: ...
+    """Where a consumer polls: partitions of its own, or as a member of a group."""
+
+    async def open(self) -> None:
+        """Finds the partitions, or joins the group."""
 
     async def poll_round(self) -> PolledMessages | None:
         """The next messages of the first partition that has some; None when none has."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Leaves the group, if there is one."""
 
 
 class OwnPartitions:
@@ -56,10 +60,12 @@ class OwnPartitions:
         self._known_until = 0.0
 
     async def open(self) -> None:
+        """Asks the server for the partitions, unless they were given."""
         if self._finds_partitions:
             await self._find_partitions()
 
     async def poll_round(self) -> PolledMessages | None:
+        """Polls each partition once in turn, until one has messages; None when none has."""
         if self._finds_partitions and self._clock_s() >= self._known_until:
             await self._find_partitions()
         for _ in range(len(self._turns)):
@@ -129,6 +135,7 @@ class GroupMember:
         self._round_size: float = UNKNOWN
 
     async def open(self) -> None:
+        """Joins the group; creates it before that, if that is wanted."""
         client, stream, topic = self._reading.client, self._reading.stream, self._reading.topic
         if self._creates_group and isinstance(self._group, str):
             found = await client.get_consumer_group(stream, topic, self._group)
@@ -138,6 +145,7 @@ class GroupMember:
         await self._join()
 
     async def poll_round(self) -> PolledMessages | None:
+        """Polls until there are messages; None after as many empty polls as partitions held."""
         empty_polls = 0
         while True:
             polled = await self._poll()
@@ -150,6 +158,7 @@ class GroupMember:
                 return None
 
     async def close(self) -> None:
+        """Leaves the group; fine if it is gone already."""
         with suppress(*NOTHING_TO_LEAVE):
             await self._reading.client.leave_consumer_group(
                 self._reading.stream, self._reading.topic, self._group

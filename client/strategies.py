@@ -10,6 +10,7 @@ NEXT: Final = PollingStrategy(StrategyKind.NEXT)  # behind what the consumer has
 
 
 def from_offset(offset: int) -> PollingStrategy:
+    """Returns the strategy that begins at an offset."""
     return PollingStrategy(StrategyKind.OFFSET, offset)
 
 

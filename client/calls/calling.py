@@ -10,6 +10,7 @@ from borzoi.protocol.commands import Command
 
 
 def now_us() -> int:
+    """Returns microseconds since the epoch."""
     return time.time_ns() // 1_000
 
 

@@ -7,9 +7,12 @@ from borzoi.protocol.responses import ConsumerGroupDetails, ConsumerGroupInfo
 
 
 class GroupCalls(Calling):
+    """The calls of a client that are about consumer groups."""
+
     async def create_consumer_group(
         self, stream: Identifier, topic: Identifier, name: str
     ) -> ConsumerGroupInfo:
+        """Creates a group without members."""
         group: ConsumerGroupInfo = await self._ask(
             commands.CreateConsumerGroup(stream, topic, name)
         )
@@ -18,6 +21,7 @@ class GroupCalls(Calling):
     async def get_consumer_group(
         self, stream: Identifier, topic: Identifier, group: Identifier
     ) -> ConsumerGroupDetails | None:
+        """Returns a group with its members; None if there is none."""
         details: ConsumerGroupDetails | None = await self._ask(
             commands.GetConsumerGroup(stream, topic, group)
         )
@@ -26,6 +30,7 @@ class GroupCalls(Calling):
     async def get_consumer_groups(
         self, stream: Identifier, topic: Identifier
     ) -> tuple[ConsumerGroupInfo, ...]:
+        """Returns all groups of a topic."""
         groups: tuple[ConsumerGroupInfo, ...] = await self._ask(
             commands.GetConsumerGroups(stream, topic)
         )
@@ -46,4 +51,5 @@ class GroupCalls(Calling):
     async def leave_consumer_group(
         self, stream: Identifier, topic: Identifier, group: Identifier
     ) -> None:
+        """Ends the membership; the partitions go to the other members."""
         await self._ask(commands.LeaveConsumerGroup(stream, topic, group))

@@ -24,6 +24,7 @@ NO_MESSAGES: Final = b""
 
 
 def choose_partitioning(partition_id: int | None, key: bytes | str | None) -> Partitioning:
+    """Returns how a batch is partitioned: by id, by key, or by the server in turn."""
     if partition_id is not None and key is not None:
         raise InvalidArgument("partition_id and key are both given; at most one can be")
     if partition_id is not None:
@@ -34,6 +35,8 @@ def choose_partitioning(partition_id: int | None, key: bytes | str | None) -> Pa
 
 
 class MessageCalls(Calling):
+    """The calls of a client that send and poll messages."""
+
     async def send_messages(
         self,
         stream: Identifier,
@@ -100,4 +103,5 @@ class MessageCalls(Calling):
     async def flush_unsaved_buffer(
         self, stream: Identifier, topic: Identifier, partition_id: int, *, fsync: bool = False
     ) -> None:
+        """Returns when the server has written the partition; with `fsync`, synced."""
         await self._ask(commands.FlushUnsavedBuffer(stream, topic, partition_id, fsync))

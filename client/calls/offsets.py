@@ -11,10 +11,13 @@ DEFAULT_CONSUMER: Final = 0  # the official clients poll as this one when nothin
 
 
 def as_consumer(consumer: Consumer | Identifier) -> Consumer:
+    """Returns the consumer; an id or a name stands for a single consumer."""
     return consumer if isinstance(consumer, Consumer) else Consumer(ConsumerKind.CONSUMER, consumer)
 
 
 class OffsetCalls(Calling):
+    """The calls of a client that are about committed offsets."""
+
     async def get_consumer_offset(
         self,
         stream: Identifier,
@@ -23,6 +26,7 @@ class OffsetCalls(Calling):
         *,
         consumer: Consumer | Identifier = DEFAULT_CONSUMER,
     ) -> ConsumerOffsetInfo | None:
+        """Returns the committed offset and the end of the partition; None if there is none."""
         command = commands.GetConsumerOffset(as_consumer(consumer), stream, topic, partition_id)
         info: ConsumerOffsetInfo | None = await self._ask(command)
         return info
@@ -48,5 +52,6 @@ class OffsetCalls(Calling):
         *,
         consumer: Consumer | Identifier = DEFAULT_CONSUMER,
     ) -> None:
+        """Deletes the committed offset of a consumer or group."""
         who = as_consumer(consumer)
         await self._ask(commands.DeleteConsumerOffset(who, stream, topic, partition_id))

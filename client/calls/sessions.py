@@ -13,6 +13,8 @@ NEVER_EXPIRES: Final = 0
 
 
 class SessionCalls(Calling):
+    """The calls of a client that are about logins, tokens and connected clients."""
+
     async def login_user(
         self, username: str, password: str, *, context: str = KNOWN_CODECS
     ) -> Identity:
@@ -32,15 +34,17 @@ class SessionCalls(Calling):
         await self._ask(commands.LogoutUser())
 
     async def get_me(self) -> ClientDetails:
-        """This session as the server sees it, with the groups it is a member of."""
+        """Returns the own session as the server sees it, with the groups it is a member of."""
         details: ClientDetails = await self._ask(commands.GetMe())
         return details
 
     async def get_client(self, client_id: int) -> ClientDetails | None:
+        """Returns a connected client with its groups; None if there is none."""
         details: ClientDetails | None = await self._ask(commands.GetClient(client_id))
         return details
 
     async def get_clients(self) -> tuple[ClientInfo, ...]:
+        """Returns all connected clients."""
         clients: tuple[ClientInfo, ...] = await self._ask(commands.GetClients())
         return clients
 
@@ -60,4 +64,5 @@ class SessionCalls(Calling):
         return tokens
 
     async def delete_personal_access_token(self, name: str) -> None:
+        """Deletes a token of the own user; it cannot log in any more."""
         await self._ask(commands.DeletePersonalAccessToken(name))

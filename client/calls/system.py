@@ -10,15 +10,19 @@ from borzoi.protocol.responses import ClusterMetadata, Stats
 
 
 class SystemCalls(Calling):
+    """The calls of a client that are about the server itself."""
+
     async def ping(self) -> None:
         """Returns when the server answers; needs no login."""
         await self._ask(commands.Ping())
 
     async def get_stats(self) -> Stats:
+        """Returns the figures of the server and its process."""
         stats: Stats = await self._ask(commands.GetStats())
         return stats
 
     async def get_cluster_metadata(self) -> ClusterMetadata:
+        """Returns the nodes of the cluster; of a single server, that one."""
         metadata: ClusterMetadata = await self._ask(commands.GetClusterMetadata())
         return metadata
 
@@ -28,7 +32,7 @@ class SystemCalls(Calling):
         *,
         compression: SnapshotCompression = SnapshotCompression.DEFLATED,
     ) -> bytes:
-        """A zip archive that describes the server, for whoever has to find a fault in it."""
+        """Returns a zip archive that describes the server, for finding a fault in it."""
         wanted = tuple(types)
         if not wanted:
             raise InvalidArgument("types has no type; at least 1 is needed")

@@ -14,6 +14,8 @@ NO_COMPRESSION: Final = 1
 
 
 class TopicCalls(Calling):
+    """The calls of a client that are about topics, partitions and segments."""
+
     async def create_topic(
         self,
         stream: Identifier,
@@ -25,6 +27,7 @@ class TopicCalls(Calling):
         max_topic_size: int = 0,
         replication_factor: int = 0,
     ) -> TopicDetails:
+        """Creates a topic; 0 as expiry or size is the default of the server."""
         command = commands.CreateTopic(
             stream=stream,
             partitions_count=partitions_count,
@@ -38,6 +41,7 @@ class TopicCalls(Calling):
         return details
 
     async def get_topic(self, stream: Identifier, topic: Identifier) -> TopicDetails | None:
+        """Returns a topic with its partitions; None if there is none."""
         details: TopicDetails | None = await self._ask(commands.GetTopic(stream, topic))
         return details
 
@@ -70,19 +74,23 @@ class TopicCalls(Calling):
         await self._ask(command)
 
     async def delete_topic(self, stream: Identifier, topic: Identifier) -> None:
+        """Deletes a topic with all its messages."""
         await self._ask(commands.DeleteTopic(stream, topic))
 
     async def purge_topic(self, stream: Identifier, topic: Identifier) -> None:
+        """Deletes the messages of a topic; offsets start at 0 again."""
         await self._ask(commands.PurgeTopic(stream, topic))
 
     async def create_partitions(
         self, stream: Identifier, topic: Identifier, partitions_count: int
     ) -> None:
+        """Adds so many partitions to a topic."""
         await self._ask(commands.CreatePartitions(stream, topic, partitions_count))
 
     async def delete_partitions(
         self, stream: Identifier, topic: Identifier, partitions_count: int
     ) -> None:
+        """Deletes the last partitions of a topic, with their messages."""
         await self._ask(commands.DeletePartitions(stream, topic, partitions_count))
 
     async def delete_segments(

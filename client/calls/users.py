@@ -8,6 +8,8 @@ from borzoi.protocol.responses import UserDetails, UserInfo
 
 
 class UserCalls(Calling):
+    """The calls of a client that are about users."""
+
     async def create_user(
         self,
         username: str,
@@ -22,10 +24,12 @@ class UserCalls(Calling):
         return details
 
     async def get_user(self, user: Identifier) -> UserDetails | None:
+        """Returns a user with its permissions; None if there is none."""
         details: UserDetails | None = await self._ask(commands.GetUser(user))
         return details
 
     async def get_users(self) -> tuple[UserInfo, ...]:
+        """Returns all users."""
         users: tuple[UserInfo, ...] = await self._ask(commands.GetUsers())
         return users
 
@@ -46,7 +50,9 @@ class UserCalls(Calling):
     async def change_password(
         self, user: Identifier, current_password: str, new_password: str
     ) -> None:
+        """Changes the password of a user, who must know the current one."""
         await self._ask(commands.ChangePassword(user, current_password, new_password))
 
     async def delete_user(self, user: Identifier) -> None:
+        """Deletes a user; its connections are logged out."""
         await self._ask(commands.DeleteUser(user))

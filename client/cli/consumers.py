@@ -22,6 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def names_consumer(command: Command) -> Command:
+    """Adds the argument CONSUMER and the option --kind to a command."""
     command = click.option(
         "-k", "--kind", type=click.Choice(list(KINDS)), default="consumer", show_default=True
     )(command)
@@ -137,7 +138,7 @@ async def delete_offset(
     topic: Identifier,
     partition: int,
 ) -> Said:
-    """Forget what a consumer has committed: it starts anew."""
+    """Delete the offset that a consumer has committed."""
     who = Consumer(KINDS[kind], consumer)
     await client.delete_consumer_offset(stream, topic, partition, consumer=who)
-    return Said(f"{kind} {consumer} starts anew in partition {partition}")
+    return Said(f"the offset of {kind} {consumer} in partition {partition} is deleted")

@@ -4,6 +4,7 @@ A file written by `message poll --output-file` holds the messages as they travel
 again by `message send --input-file` with everything that is theirs.
 """
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,7 +122,7 @@ async def poll(
         auto_commit=auto_commit,
     )
     if output_file is not None:
-        output_file.write_bytes(encode_messages(polled.messages))
+        await asyncio.to_thread(output_file.write_bytes, encode_messages(polled.messages))
         return Said(f"{len(polled.messages)} messages are in {output_file}")
     return [MessageAt(polled.partition_id, one, show_headers) for one in polled.messages]
 

@@ -92,6 +92,7 @@ def stream_permissions(text: str) -> tuple[int, StreamPermissions]:
 def permissions(
     of_all: GlobalPermissions | None, of_streams: tuple[tuple[int, StreamPermissions], ...]
 ) -> Permissions | None:
+    """Returns the permissions of the options; None if none was given."""
     if of_all is None and not of_streams:
         return None
     return Permissions(of_all or GlobalPermissions(), dict(of_streams))
@@ -116,6 +117,7 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]  # not generic in all i
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the parsed text of a parameter; a text that does not parse is a usage error."""
         if not isinstance(value, str):
             return value  # a default
         try:

@@ -49,6 +49,7 @@ class Noun(click.Group):
         self._short = short
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Returns the command of a name or short name; None if there is none."""
         name = cmd_name if cmd_name in self.commands else self._short.get(cmd_name, cmd_name)
         return super().get_command(ctx, name)
 
@@ -59,6 +60,7 @@ def uses_client(function: Called[Parameters]) -> Callable[..., None]:
 
 
 def uses_client_without_login(function: Called[Parameters]) -> Callable[..., None]:
+    """Makes a command of a coroutine that gets a connected client without a login."""
     return _command(function, needs_login=False)
 
 
@@ -85,7 +87,7 @@ def _command(function: Called[Parameters], *, needs_login: bool) -> Callable[...
         try:
             value = asyncio.run(call())
         except BrokenPipeError:
-            raise  # whoever read our output has seen enough; click ends quietly
+            raise  # the reader of our output has closed it; click ends quietly
         except (BrokerError, InvalidArgument, OSError) as error:
             raise click.ClickException(f"{error}") from error
         except KeyboardInterrupt:

@@ -59,6 +59,7 @@ class MessageAt:
 
 
 def show(value: object, *, as_json: bool, raw: bool = False) -> None:
+    """Prints a value as lines, as a table or as JSON; None prints nothing."""
     if value is None:
         return
     plain = as_plain(value)
@@ -80,7 +81,7 @@ def show(value: object, *, as_json: bool, raw: bool = False) -> None:
 
 
 def as_plain(value: Any) -> Any:
-    """Dictionaries, lists and scalars."""
+    """Returns the value as dictionaries, lists and scalars."""
     if isinstance(value, MessageAt):
         plain = {"partition_id": value.partition_id, **_message(value.message)}
         if not value.with_headers:
@@ -90,20 +91,28 @@ def as_plain(value: Any) -> Any:
         return _message(value)
     if isinstance(value, Enum):
         return value.name.lower()
-    if isinstance(value, DETAILS):
-        first, *parts = fields(value)
-        return as_plain(getattr(value, first.name)) | {
-            part.name: as_plain(getattr(value, part.name)) for part in parts
-        }
-    if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: as_plain(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: as_plain(one) for name, one in value._asdict().items()}
-    if isinstance(value, Mapping):
-        return {str(key): as_plain(one) for key, one in value.items()}
+    members = _members(value)
+    if members is not None:
+        return {name: as_plain(one) for name, one in members.items()}
     if isinstance(value, list | tuple):
         return [as_plain(one) for one in value]
     return value
+
+
+def _members(value: Any) -> dict[str, Any] | None:
+    """Returns the named parts of a value, None if it has none. Details begin with those of Info."""
+    if isinstance(value, DETAILS):
+        first, *parts = fields(value)
+        members = _members(getattr(value, first.name))
+        assert members is not None, "details have an info first"
+        return members | {part.name: getattr(value, part.name) for part in parts}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return dict(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(key): one for key, one in value.items()}
+    return None
 
 
 def card(thing: Mapping[str, Any]) -> list[str]:
@@ -149,12 +158,11 @@ def _text(name: str, value: Any) -> str:
         return time_text(value)
     if name in WITHOUT_LIMIT and value == U64_MAX:
         return "unlimited"
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return str(value)
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def time_text(time_us: int) -> str:
+    """Returns a timestamp in UTC, to the microsecond; the number if it is no date."""
     seconds, microseconds = divmod(time_us, 1_000_000)
     try:
         moment = datetime.fromtimestamp(seconds, UTC)

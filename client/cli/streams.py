@@ -16,14 +16,17 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def names_stream(command: Command) -> Command:
+    """Adds the argument STREAM to a command."""
     return click.argument("stream", type=IDENTIFIER)(command)
 
 
 def names_topic(command: Command) -> Command:
+    """Adds the arguments STREAM and TOPIC to a command."""
     return names_stream(click.argument("topic", type=IDENTIFIER)(command))
 
 
 def names_partition(command: Command) -> Command:
+    """Adds the arguments STREAM, TOPIC and PARTITION to a command."""
     return names_topic(click.argument("partition", type=click.IntRange(min=0))(command))
 
 
@@ -97,6 +100,7 @@ def topic() -> None:
 
 
 def topic_settings(command: Command) -> Command:
+    """Adds the settings of a topic to a command."""
     for option in (
         click.option("-r", "--replication-factor", type=click.IntRange(0, 255), default=0),
         click.option("-m", "--max-topic-size", type=SIZE, default="default", show_default=True),

@@ -25,10 +25,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def names_user(command: Command) -> Command:
+    """Adds the argument USER to a command."""
     return click.argument("user", type=IDENTIFIER)(command)
 
 
 def grants(command: Command) -> Command:
+    """Adds the options for permissions to a command."""
     for option in (
         click.option(
             "-s",
@@ -187,6 +189,7 @@ async def list_tokens(client: BorzoiClient) -> Sequence[TokenInfo]:
 
 
 def ask_new_password() -> str:
+    """Returns a password that was typed twice, without showing it."""
     password: str = click.prompt(
         "New password", hide_input=True, confirmation_prompt=True, err=True
     )

@@ -1,4 +1,4 @@
-"""Answers do not depend on how TCP cut them, and nothing is read that nobody asked for."""
+"""Answers do not depend on how TCP cut them, and nothing is read without a request."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -103,8 +103,8 @@ def test_one_byte_too_many_is_refused_before_it_comes() -> None:
     ("unasked", "reason"),
     [
         (DISCONNECTED, "the server said: the server is closing this connection"),
-        (b"\0", "1 bytes that nobody asked for"),
-        (bytes(8), "8 bytes that nobody asked for"),
+        (b"\0", "1 bytes without a request"),
+        (bytes(8), "8 bytes without a request"),
     ],
 )
 @pytest.mark.parametrize("answer", [b"", encode_response(0, b"payload")])
