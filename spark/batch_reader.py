@@ -27,12 +27,15 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class IggyReader(DataSourceReader):
+    """A batch read: planned on the driver, read by the executors."""
+
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
         columns = chosen_columns(schema, options.headers_as_structs)
         self._options = options
         self._reading = RowReading.of(options, columns)
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Returns the tasks of the read; raises OffsetOutOfRange if rows are missing."""
         options = self._options
         view = BrokerView(options.access, options.topics, options.metadata_ttl_s)
         known = view.known()
@@ -52,6 +55,7 @@ class IggyReader(DataSourceReader):
         return [RangeTask(view.ids, task) for task in tasks]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Returns the rows of one task. Runs on an executor."""
         return self._reading.rows(partition)
 
 

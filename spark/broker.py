@@ -28,7 +28,7 @@ from borzoi.protocol.responses import (
 )
 from borzoi.spark.failures import NotFound, OffsetOutOfRange
 from borzoi.spark.options import Access, Topics
-from borzoi.spark.polling import NOBODY
+from borzoi.spark.polling import NO_CONSUMER
 from borzoi.spark.positions import Known, Partition, StreamIds
 from borzoi.spark.starts import OFFSET_MAX, Extent, Plan, resolve
 from borzoi.spark.wire import ask
@@ -189,7 +189,7 @@ class BrokerView:
             polled: PolledMessages = ask(
                 self._access,
                 commands.PollMessages(
-                    consumer=NOBODY,
+                    consumer=NO_CONSUMER,
                     stream=self._topics.stream,
                     topic=partition.topic,
                     partition_id=partition.number,

@@ -73,6 +73,7 @@ def chosen_columns(schema: "StructType", as_structs: bool) -> tuple[Column, ...]
 
 
 def arrow_schema(columns: Sequence[Column], as_structs: bool) -> "pa.Schema":
+    """Returns the Arrow schema of these columns."""
     import pyarrow as pa
 
     return pa.schema(
@@ -81,29 +82,30 @@ def arrow_schema(columns: Sequence[Column], as_structs: bool) -> "pa.Schema":
 
 
 def arrow_type(name: str, as_structs: bool) -> "pa.DataType":
+    """Returns the Arrow type of a column; headers are structs with kinds, or a map."""
     import pyarrow as pa
 
-    match name:
-        case "stream" | "topic":
-            return pa.string()
-        case "partition":
-            return pa.int32()
-        case "offset":
-            return pa.int64()
-        case "timestamp" | "origin_timestamp":
-            return pa.timestamp("us", "UTC")
-        case "id" | "payload":
-            return pa.binary()
-        case _ if as_structs:
-            return pa.list_(
-                pa.struct(
-                    [
-                        ("key", pa.binary()),
-                        ("key_kind", pa.int32()),
-                        ("value", pa.binary()),
-                        ("value_kind", pa.int32()),
-                    ]
-                )
-            )
-        case _:
-            return pa.map_(pa.string(), pa.binary())
+    scalars = {
+        "stream": pa.string(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "origin_timestamp": pa.timestamp("us", "UTC"),
+        "id": pa.binary(),
+        "payload": pa.binary(),
+    }
+    if name in scalars:
+        return scalars[name]
+    if not as_structs:
+        return pa.map_(pa.string(), pa.binary())
+    return pa.list_(
+        pa.struct(
+            [
+                ("key", pa.binary()),
+                ("key_kind", pa.int32()),
+                ("value", pa.binary()),
+                ("value_kind", pa.int32()),
+            ]
+        )
+    )

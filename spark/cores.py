@@ -40,6 +40,7 @@ def tell_master(master: str) -> None:
 
 
 def known_cores(environ: Mapping[str, str]) -> int | None:
+    """Returns how many tasks run at once, if the environment names a file that says so."""
     name = environ.get(CORES_FILE, "")
     try:
         text = Path(name).read_text(errors="replace") if name else ""

@@ -66,7 +66,7 @@ def judge(
                 f" offset {position.next} on were deleted before they were read"
             )
             begins[partition] = now.first
-    # New partitions are read from their first row: nobody can have read them before.
+    # New partitions are read from their first row: no batch can have read them before.
     for partition, now in known.items():
         begins.setdefault(partition, now.first)
     return Judgement(begins, losses)

@@ -38,6 +38,8 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Place(NamedTuple):
+    """Where messages come from, for the columns that say so."""
+
     stream: str
     topic: str
     partition: int

@@ -19,6 +19,7 @@ from borzoi.spark.failures import InvalidRow
 # What stands before each key and each value, back to back.
 PREFIX: Final = np.dtype([("kind", "u1"), ("size", "<u4")])
 KIND_MAX: Final = max(HeaderKind)
+STRUCT_FIELDS: Final = 4  # key, key_kind, value, value_kind
 # By kind, the sizes a field may have; a kind that is not there has none.
 SIZES_MIN: Final = np.full(KIND_MAX + 1, HEADER_FIELD_SIZE_MAX + 1)
 SIZES_MAX: Final = np.zeros(KIND_MAX + 1, np.int64)
@@ -37,7 +38,7 @@ def header_blocks(column: pa.Array) -> pa.Array:
         )
         column = column.cast(as_pairs)
     pairs = column.flatten().flatten()
-    if len(pairs) == 4:
+    if len(pairs) == STRUCT_FIELDS:
         keys, key_kinds, values, value_kinds = pairs
     else:
         keys, values = pairs

@@ -94,6 +94,7 @@ def place_of(
     password: str,
     token: str | None,
 ) -> Place:
+    """Returns the topic with the options that reach it; a token wins over a password."""
     options = {"server": server}
     if token is not None:
         options["token"] = token
@@ -147,18 +148,18 @@ def with_spark(master: str, work: "Callable[[SparkSession], Any]") -> Any:
 
     try:
         with own_session(
-            # What fails is told at the end; Spark would tell it thrice, with all of its stack.
+            # A failure is printed at the end; Spark would log it three times, with its stack.
             master,
             app_name="borzoi pipeline",
             config={"spark.log.level": "FATAL"},
         ) as spark:
             return work(spark)
     except Exception as error:  # Spark's own are many, and wrap ours as text
-        raise click.ClickException(told(error)) from error
+        raise click.ClickException(error_line(error)) from error
 
 
-def told(error: Exception) -> str:
-    """The line of ours within what Spark made of it, or the first line."""
+def error_line(error: Exception) -> str:
+    """Returns the line of our own error within Spark's text, else the first line."""
     lines = str(error).splitlines() or [type(error).__name__]
     for ours in (OUR_CODE, OUR_CLASS):
         for line in lines:
@@ -208,7 +209,10 @@ def to_files(
 
 
 def check_target(target: str, checkpoint: str) -> None:
-    """Whether Spark would leave out rows, or hide what is there. Elsewhere nobody looks."""
+    """Raises InvalidOption if Spark would leave out rows, or hide what is in the target.
+
+    Only paths on this machine are checked.
+    """
     if "://" in target or "://" in checkpoint:
         return
     try:
@@ -241,7 +245,7 @@ def with_payload(frame: "DataFrame", schema: str | None) -> "DataFrame":
 
 
 def follow(query: "StreamingQuery", say: Callable[[str], None]) -> int:
-    """Tell each batch until the query ends. Ctrl-C stops it, and the next run goes on."""
+    """Prints each batch until the query ends. Ctrl-C stops it, and the next run goes on."""
     from borzoi.spark.progress import summary
 
     rows: dict[int, int] = {}
@@ -266,10 +270,10 @@ def follow(query: "StreamingQuery", say: Callable[[str], None]) -> int:
 
 @contextmanager
 def interrupt_noted() -> Iterator[Event]:
-    """Ctrl-C is only noted; the second one interrupts as usual.
+    """Notes the first Ctrl-C in the event; the second one interrupts as usual.
 
-    PySpark's own handler talks to the JVM, and fails when it comes while somebody else does,
-    which here is always.
+    PySpark's own handler talks to the JVM, and fails when another call to it is under way, which
+    here is always.
     """
     noted = Event()
     if current_thread() is not main_thread():

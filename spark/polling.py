@@ -36,7 +36,7 @@ from borzoi.spark.wire import BROKEN, Patience, Wire, borrowed, repeated
 LOG: Final = logging.getLogger(__name__)
 RUN_SIZE: Final = 2 * 1024 * 1024  # what a poll should bring, in bytes
 FIRST_COUNT: Final = 1000  # while the size of the messages is not known
-NOBODY: Final = Consumer(ConsumerKind.CONSUMER, 0)
+NO_CONSUMER: Final = Consumer(ConsumerKind.CONSUMER, 0)
 SHORT_ANSWERS_MAX: Final = 3
 GONE: Final = (StreamIdNotFound, TopicIdNotFound, PartitionNotFound)
 
@@ -173,7 +173,7 @@ def _send_poll(
 ) -> tuple[int, int]:
     count = min(count, wanted.end - offset)
     command = PollMessages(
-        consumer=NOBODY,
+        consumer=NO_CONSUMER,
         stream=stream,
         topic=wanted.topic,
         partition_id=wanted.partition,

@@ -19,6 +19,8 @@ from borzoi.spark.failures import InvalidOption
 
 
 class Partition(NamedTuple):
+    """A partition of the stream, by topic and number."""
+
     topic: str
     number: int
 
@@ -72,6 +74,7 @@ class Range(NamedTuple):
 
     @property
     def row_count(self) -> int:
+        """The number of offsets in the range."""
         return self.end - self.begin
 
 
@@ -95,6 +98,7 @@ def to_json(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def from_json(value: Mapping[str, Any]) -> dict[Partition, Position]:
+    """Returns the positions of a checkpoint; raises InvalidOption if they are of another source."""
     try:
         return {
             Partition(topic, int(number)): Position(**fields)
@@ -198,6 +202,7 @@ def held(
 
 
 def stamped(positions: Positions, times: Mapping[Partition, int]) -> Positions:
+    """Returns the positions with the times of their last rows, where these are known."""
     return {
         partition: position._replace(timestamp=times[partition]) if partition in times else position
         for partition, position in positions.items()
@@ -205,4 +210,5 @@ def stamped(positions: Positions, times: Mapping[Partition, int]) -> Positions:
 
 
 def row_count(ranges: Iterable[Range]) -> int:
+    """Returns the number of offsets in all ranges."""
     return sum(one.row_count for one in ranges)

@@ -52,15 +52,19 @@ class ProgressListener(StreamingQueryListener):
     """
 
     def onQueryStarted(self, event: "QueryStartedEvent") -> None:
+        """Logs the name of the query. Called by Spark, as all of these."""
         LOG.info("query %s started (run %s)", event.name or event.id, event.runId)
 
     def onQueryProgress(self, event: "QueryProgressEvent") -> None:
+        """Logs the figures of a batch."""
         LOG.info("%s", summary(json.loads(event.progress.json)))
 
     def onQueryIdle(self, event: "QueryIdleEvent") -> None:
+        """Logs an idle query, for debugging only."""
         LOG.debug("query %s has nothing to do", event.id)
 
     def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None:
+        """Logs the end of a query, and its error if it failed."""
         if event.exception:
             LOG.error("query %s failed: %s", event.id, event.exception)
         else:

@@ -32,7 +32,7 @@ class RangeTask(InputPartition):
 
 @dataclass(frozen=True)
 class RowReading:
-    """How rows are read, whoever plans it."""
+    """How rows are read, in batches and in streams."""
 
     polling: Polling
     segments: SegmentFiles | None
@@ -41,6 +41,7 @@ class RowReading:
 
     @classmethod
     def of(cls, options: ReadOptions, columns: Sequence[Column]) -> "RowReading":
+        """Returns the reading that the options describe."""
         return cls(
             polling=Polling(
                 options.access,
@@ -55,6 +56,7 @@ class RowReading:
         )
 
     def rows(self, task: InputPartition | None) -> "Iterator[pa.RecordBatch]":
+        """Returns the rows of a task as Arrow batches. Runs on an executor."""
         # Spark makes up a partition of its own where none was planned.
         if isinstance(task, RangeTask):
             from borzoi.spark.decode import Place, decode_run

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 EXECUTABLE: Final = stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH
-# Spark puts its zip file first on PYTHONPATH, and nobody keeps the bytecode of a zip file: every
+# Spark puts its zip file first on PYTHONPATH, and Python keeps no bytecode of a zip file: every
 # new process compiles it, which takes three times as long as all of its imports otherwise.
 PYTHON: Final = """#!/bin/sh
 # Python with the PySpark that is installed, instead of the one in Spark's zip file.
@@ -39,7 +39,7 @@ def installed_pyspark(python: str, environ: Mapping[str, str]) -> Path:
 
 
 def write_script(target: Path, text: str) -> Path:
-    """Whole or not at all, whoever else does the same."""
+    """Writes an executable script in one step, also while other processes do the same."""
     if target.is_file() and target.read_text() == text and os.access(target, os.X_OK):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -51,5 +51,6 @@ def write_script(target: Path, text: str) -> Path:
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:
+    """Returns the directory for the scripts, by the XDG rules."""
     cache = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(cache) / "borzoi"

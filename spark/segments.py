@@ -57,6 +57,7 @@ class OtherRows(Exception):
 
 
 def partition_directory(files: SegmentFiles, stream_id: int, topic_id: int, partition: int) -> str:
+    """Returns the directory of a partition in the broker's data directory."""
     return os.path.join(
         *(files.data_dir, STREAMS, str(stream_id)),
         *("topics", str(topic_id), "partitions", str(partition)),

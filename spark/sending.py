@@ -50,6 +50,7 @@ class Sending:
         self._settle(AHEAD_MAX)
 
     def finish(self) -> None:
+        """Waits for all answers and gives the connection back for the next task."""
         self._settle(0)
         if self._wire is not None:
             give_back(self._access, self._wire)
@@ -74,7 +75,7 @@ class Sending:
                 self._patience.wait(error)
 
     def _abandon(self) -> None:
-        """Answers may be on their way: nobody else can use this connection."""
+        """Closes the connection: with answers on their way it cannot be used again."""
         if self._wire is not None:
             self._wire.close()
             self._wire = None

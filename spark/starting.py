@@ -1,8 +1,8 @@
 """session(): a SparkSession in which the format `iggy` works, with nothing to set up before.
 
-Spark takes its Python workers from PATH unless it is told otherwise, finds no `iggy` there and
-does not say why; it needs a Java, and guesses host names. All of that is settled here. A session
-that somebody else made is as good as long as PYSPARK_PYTHON names this interpreter.
+By default Spark takes its Python workers from PATH, finds no `iggy` there and does not say why. It
+also needs a Java, and guesses host names. All of that is settled here. A session made elsewhere is
+as good as long as PYSPARK_PYTHON names this interpreter.
 """
 
 import os
@@ -96,6 +96,7 @@ def own_session(
 
 
 def check_version(version: str) -> None:
+    """Raises IggyError if PySpark is too old for limited batches."""
     numbers = tuple(int(part) for part in version.split(".")[:2])
     if numbers < VERSION_MIN:
         wanted = ".".join(map(str, VERSION_MIN))

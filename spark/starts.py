@@ -36,6 +36,8 @@ LAST: Final = re.compile(r"last[\s-]*(\d+)", re.IGNORECASE)
 
 
 class Word(Enum):
+    """The boundaries that are named by a word."""
+
     EARLIEST = "earliest"
     LATEST = "latest"
     STORED = "stored"
@@ -43,11 +45,15 @@ class Word(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtOffset:
+    """A boundary at an offset."""
+
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class LastRows:
+    """A boundary so many rows before the end."""
+
     count: int
 
 
@@ -82,6 +88,7 @@ class Plan:
     missing_is_latest: bool = True
 
     def boundary(self, topic: str, partition: int) -> Boundary:
+        """Returns the boundary of a partition."""
         return self.by_topic.get(topic, {}).get(partition, self.default)
 
 
@@ -120,33 +127,36 @@ def resolve(
             return offset
         case LastRows(count):
             return max(extent.first, extent.next - count)
-        case AtTime(time_us) | Ago(time_us):
-            if isinstance(boundary, Ago):
-                time_us = max(0, now_us - time_us)
-            found = find_time(time_us)
-            if found is not None:
-                return found
+        case Ago(age_us):
             # An age is a way to say "recent": a partition without recent rows is no mistake.
-            if not missing_is_latest and isinstance(boundary, AtTime):
+            found = find_time(max(0, now_us - age_us))
+        case AtTime(time_us):
+            found = find_time(time_us)
+            if found is None and not missing_is_latest:
                 shown = datetime.fromtimestamp(time_us / 1e6, UTC).isoformat()
                 raise OffsetOutOfRange(
                     f"{where} has no message at or after {shown}; with"
                     " startingOffsetsByTimestampStrategy=latest it would be read from its end"
                 )
-            return extent.next
+    return extent.next if found is None else found
 
 
 def parse_boundary(value: str | int) -> Boundary:
-    """A word, an offset, last N or an age. ValueError says what is wrong."""
-    if isinstance(value, int):
-        if value == KAFKA_LATEST:
-            return LATEST
-        if value == KAFKA_EARLIEST:
-            return EARLIEST
-        if not 0 <= value <= OFFSET_MAX:
-            raise ValueError(f'{value} is no offset; for the last rows write "last {-value}"')
-        return AtOffset(value)
-    text = value.strip()
+    """Returns the boundary of a word, an offset, last N or an age; else raises ValueError."""
+    return _of_number(value) if isinstance(value, int) else _of_text(value.strip())
+
+
+def _of_number(number: int) -> Boundary:
+    if number == KAFKA_LATEST:
+        return LATEST
+    if number == KAFKA_EARLIEST:
+        return EARLIEST
+    if not 0 <= number <= OFFSET_MAX:
+        raise ValueError(f'{number} is no offset; for the last rows write "last {-number}"')
+    return AtOffset(number)
+
+
+def _of_text(text: str) -> Boundary:
     if text.lower() in Word._value2member_map_:
         return Word(text.lower())
     found = LAST.fullmatch(text)

@@ -53,6 +53,8 @@ LOOKS_MAX: Final = 3  # at a broker where rows go away while a batch is planned
 
 
 class IggyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming read: planned batch by batch on the driver, read by the executors."""
+
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
         columns = chosen_columns(schema, options.headers_as_structs)
         self._options = options
@@ -63,16 +65,20 @@ class IggyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_planning": None}  # the driver's own
 
     def initialOffset(self) -> dict[str, Any]:
+        """Returns the positions at which a new query begins."""
         return to_json(self._planner().initial())
 
     def prepareForTriggerAvailableNow(self) -> None:
+        """Fixes the end: rows that come later are not read."""
         self._planner().freeze()
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """Returns no limit; the options bound the batches."""
         # The options say it all; limits cannot be combined in Spark's words.
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Returns the end of the next batch; commits `start`, which is done."""
         planner = self._planner()
         if self._options.commit_offsets:
             # All before `start` is done. commit() says so one batch later, or never.
@@ -80,22 +86,27 @@ class IggyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(planner.next_end(from_json(start)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Returns the end of all partitions, for Spark's progress report."""
         return self._planner().latest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Returns the tasks of a batch."""
         ranges = ranges_between(from_json(start), from_json(end))
         tasks = plan_tasks(ranges, self._options.tasks)
         ids = self._planner().view.ids
         return [RangeTask(ids, task) for task in tasks]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Returns the rows of one task. Runs on an executor."""
         return self._reading.rows(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
+        """Commits the end of a batch, if the options ask for it."""
         if self._options.commit_offsets:
             self._planner().store(from_json(end))
 
     def stop(self) -> None:
+        """Closes the connections that are kept for reuse."""
         close_idle()
 
     def _planner(self) -> "_Planning":
@@ -186,7 +197,7 @@ class _Planning:
         return to_json(beginning(ends, self._known))
 
     def store(self, end: Positions) -> None:
-        """A failure is only told: the query does not depend on it."""
+        """Commits the offsets for the consumer. A failure is logged: no query depends on it."""
         assert self._options.consumer is not None
         offsets = {
             partition: position.next - 1

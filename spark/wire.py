@@ -39,7 +39,7 @@ PAUSE_MAX_S: Final = 2.0
 PIECE_SIZE: Final = 64 * 1024  # below this, copying is cheaper than one more call
 IDLE_MAX: Final = 8  # connections kept per address, in one process
 
-# Told with an answer, these say as much as a connection that broke.
+# As the status of an answer, these mean the same as a connection that broke.
 BROKEN: Final = (OSError, ConnectionClosed, Disconnected, StaleClient)
 
 Found = TypeVar("Found")
@@ -53,6 +53,7 @@ class Wire:
 
     @classmethod
     def open(cls, access: Access) -> "Wire":
+        """Returns a connection that is logged in; the socket is closed if that fails."""
         address = (access.server.host, access.server.port)
         connection = socket.create_connection(address, timeout=access.timeout_s)
         wire = cls(connection)
@@ -98,6 +99,7 @@ class Wire:
         return payload
 
     def close(self) -> None:
+        """Closes the socket."""
         self._socket.close()
 
     def _log_in(self, access: Access) -> None:
@@ -162,7 +164,7 @@ def close_idle() -> None:
 
 
 class Patience:
-    """Counts what went wrong in a row and waits between attempts; good news start it anew."""
+    """Counts failures in a row and waits between attempts; a success sets the count to 0."""
 
     def __init__(self, access: Access, sleep: Callable[[float], None] = time.sleep) -> None:
         self._access = access
@@ -170,6 +172,7 @@ class Patience:
         self._failures = 0
 
     def reset(self) -> None:
+        """Sets the count of failures to 0."""
         self._failures = 0
 
     def wait(self, error: Exception) -> None:

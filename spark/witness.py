@@ -1,12 +1,12 @@
 """Whether the rows of a range are those that were there when it was planned.
 
-Offsets begin anew when a partition is purged or its topic is created again, and nothing in an
-answer tells one life of a partition from the next. So whoever plans a range notes the time of its
-last row, the witness; a life only ends once, so rows that were read before a witness that is
-still the same are of that life, too. A range that has the witness in it costs no request more. A
-piece of a split one asks for it, once, behind its last row. And where a row is younger than the
-witness, which happens in another life, or when the broker's clock was set back, the witness is
-asked at once, before that row is given away: clocks raise doubts, they decide nothing.
+Offsets begin at 0 again when a partition is purged or its topic is created again, and nothing in an
+answer distinguishes one life of a partition from the next. So the plan of a range has the time of
+its last row, the witness. A life only ends once: rows that were read before a witness that is still
+the same are of that life, too. A range that has the witness in it costs no request more. A piece of
+a split one asks for it, once, behind its last row. Where a row is younger than the witness, the
+witness is asked at once, before that row is given away. That happens in another life, or when the
+broker's clock was set back: clocks raise doubts, they decide nothing.
 
 Not noticed: another life in which the witness's offset has a row of the same microsecond, or in
 which retention has deleted that row already.
@@ -62,6 +62,7 @@ def proved(runs: Iterator[Run], wanted: Range, polling: Polling) -> Iterator[Run
 
 
 def proof_of(run: Run, witness: RowTime) -> Proof:
+    """Returns what a run of messages proves about the witness."""
     number = witness.offset - run.first_offset
     if 0 <= number < run.message_count:
         is_same = time_of(run, number) == witness.timestamp
@@ -71,6 +72,7 @@ def proof_of(run: Run, witness: RowTime) -> Proof:
 
 
 def asked(polling: Polling, wanted: Range, witness: RowTime) -> Proof:
+    """Returns what the row at the witness's offset proves. Asks the broker."""
     return proof_by(first_row(polling, wanted._replace(begin=witness.offset)), witness)
 
 

@@ -67,6 +67,8 @@ class Written(WriterCommitMessage):
 
 
 class IggyWriter(DataSourceArrowWriter):
+    """A batch write: each task sends its rows and waits for the answers."""
+
     def __init__(self, options: WriteOptions, schema: "StructType", overwrite: bool) -> None:
         check_columns(schema, has_topic=options.topic is not None)
         if overwrite:
@@ -74,17 +76,24 @@ class IggyWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+        """Sends the rows of one task.
+
+        With a write id, messages of a repeated task have equal ids.
+        """
         write_id = self._options.write_id
         seed = None if write_id is None else (write_id,)
         return send_all(self._options, iterator, seed, _context().partitionId())
 
 
 class IggyStreamWriter(DataSourceStreamArrowWriter):
+    """A streaming write: each task sends its rows of a batch."""
+
     def __init__(self, options: WriteOptions, schema: "StructType") -> None:
         check_columns(schema, has_topic=options.topic is not None)
         self._options = options
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+        """Sends the rows of one task; query and batch make the ids of the messages."""
         context = _context()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         # Nothing promises these properties. Without them ids are the broker's: at least once.
@@ -93,6 +102,7 @@ class IggyStreamWriter(DataSourceStreamArrowWriter):
 
 
 def check_columns(schema: "StructType", *, has_topic: bool) -> None:
+    """Raises InvalidSchema unless the columns are those of messages."""
     names = schema.names
     for field in schema.fields:
         found, known = field.dataType.simpleString(), TYPES.get(field.name)

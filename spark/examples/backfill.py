@@ -1,8 +1,8 @@
-"""Read a range of time again, into files of its own: a replay after a fixed bug, a backfill.
+r"""Read a range of time again, into files of its own: a replay after a fixed bug, a backfill.
 
 The same range gives the same rows, so a backfill may be repeated: the day's files are replaced.
 
-    python -m borzoi.spark.examples.backfill orders/events --to lake/again \\
+    python -m borzoi.spark.examples.backfill orders/events --to lake/again \
         --since 2030-01-31T00:00:00Z --until 2030-02-01T00:00:00Z
 """
 
@@ -47,6 +47,7 @@ def main(
     since: str,
     until: str,
 ) -> None:
+    """Read a range of time again, into files of its own."""
     count = with_spark(master, lambda spark: run(spark, place, target, since, until))
     say(f"{count:,} rows")
 

@@ -20,6 +20,7 @@ SCHEMA = "kind string, at timestamp"
 
 
 def per_minute(rows: "DataFrame", late: str = "10 minutes") -> "DataFrame":
+    """Returns the number of events per minute and kind; rows later than `late` are dropped."""
     from pyspark.sql import functions as sql
 
     event = sql.from_json(sql.col("payload").cast("string"), SCHEMA)
@@ -63,6 +64,7 @@ def main(
     target: str,
     late: str,
 ) -> None:
+    """Count events per minute and kind, as they come."""
     with_spark(master, lambda spark: run(spark, place, target, late))
 
 

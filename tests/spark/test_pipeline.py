@@ -14,7 +14,14 @@ from click.testing import CliRunner
 from borzoi.main import main
 from borzoi.spark.examples import backfill, windows
 from borzoi.spark.failures import InvalidOption
-from borzoi.spark.pipeline import Place, check_target, follow, interrupt_noted, told, write_id_of
+from borzoi.spark.pipeline import (
+    Place,
+    check_target,
+    error_line,
+    follow,
+    interrupt_noted,
+    write_id_of,
+)
 from tests.spark.conftest import STREAM, Queries
 
 pytestmark = pytest.mark.slow
@@ -163,8 +170,8 @@ def test_the_commands_are_there_and_errors_are_one_line() -> None:
     assert "--payload-schema" in said.output
     assert CliRunner().invoke(main, ["pipeline", "to-topic", "nowhere"]).exit_code == 2
     text = "[STREAM_FAILED] x\n  borzoi.X: IGGY_DATA_LOSS: partition 0 is gone\nmore"
-    assert told(ValueError(text)) == "IGGY_DATA_LOSS: partition 0 is gone"
+    assert error_line(ValueError(text)) == "IGGY_DATA_LOSS: partition 0 is gone"
     text = "[STREAM_FAILED] x\n  File y\nborzoi.protocol.errors.Unauthorized: no permission\nmore"
-    assert told(ValueError(text)) == "Unauthorized: no permission"
-    assert told(ValueError("first\nsecond")) == "first"
-    assert told(ValueError("")) == "ValueError"
+    assert error_line(ValueError(text)) == "Unauthorized: no permission"
+    assert error_line(ValueError("first\nsecond")) == "first"
+    assert error_line(ValueError("")) == "ValueError"
