@@ -1,7 +1,7 @@
 """One connection with one request in flight: what all actors of a load generator share.
 
-Lives in a generator process; nobody else touches it. What an actor sends and what it makes of the
-answers is in roles.py.
+Lives in one generator process and its loop. What an actor sends and what it makes of the answers is
+in roles.py.
 
 Always: an answer that is not a success ends the run with the status; nothing is retried.
 """
@@ -118,6 +118,7 @@ class Actor:
             self._unsent = rest[sent:]
 
     def result(self, ended_ns: int) -> ActorResult:
+        """Returns the samples of the actor; `ended_ns` counts if it has none."""
         return ActorResult(
             role=self.plan.role,
             actor_id=self.plan.actor_id,
@@ -132,6 +133,7 @@ class Actor:
 
     @property
     def requests_done(self) -> int:
+        """How many requests were answered in this phase."""
         return len(self._ends)
 
     def _send(self, frame: bytearray) -> None:

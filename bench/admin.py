@@ -35,6 +35,7 @@ class Admin:
 
     @classmethod
     def connect(cls, host: str, port: int, credentials: Credentials) -> "Admin":
+        """Returns a connection that is logged in; the socket is closed if that fails."""
         connection = socket.create_connection((host, port), timeout=TIMEOUT_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         admin = cls(connection)
@@ -64,10 +65,12 @@ class Admin:
 
     @property
     def local_port(self) -> int:
+        """The port of this end, by which the server names the connection."""
         port: int = self._socket.getsockname()[1]
         return port
 
     def close(self) -> None:
+        """Closes the socket."""
         self._socket.close()
 
     def _exactly(self, size: int) -> bytes:
@@ -82,6 +85,7 @@ class Admin:
 
 
 def log_in(admin: Admin, credentials: Credentials) -> None:
+    """Logs the connection in; raises the status if the server refuses."""
     admin.ask(
         commands.LoginUser(
             credentials.username, credentials.password, version=WIRE_VERSION, context="bench"
@@ -90,6 +94,7 @@ def log_in(admin: Admin, credentials: Credentials) -> None:
 
 
 def join_group(admin: Admin, stream: Identifier, topic: Identifier, group: Identifier) -> None:
+    """Makes the connection a member of a consumer group."""
     admin.ask(commands.JoinConsumerGroup(stream, topic, group))
 
 
@@ -141,6 +146,7 @@ def find_stream(admin: Admin, name: str) -> tuple[int, int] | None:
 
 
 def delete_stream(admin: Admin, name: str) -> None:
+    """Deletes the stream of this name, if there is one."""
     if find_stream(admin, name) is not None:
         admin.ask(commands.DeleteStream(name))
 

@@ -32,7 +32,7 @@ from borzoi.protocol.responses.polled import POLLED_HEADER
 
 POLL_FRAME_SIZE: Final = 46
 OFFSET_AT: Final = POLL_FRAME_SIZE - POLL_TAIL
-APPENDED_MAX: Final = 1 << 30  # as a segment: then the file begins anew
+APPENDED_MAX: Final = 1 << 30  # as a segment: then the file begins at 0 again
 LISTEN_BACKLOG: Final = 128
 
 
@@ -47,10 +47,12 @@ class Slices:
         self._slots = len(self._view) // size
 
     def answer(self, offset: int) -> tuple[bytes, memoryview]:
+        """Returns head and mapped bytes of the answer to a poll at this offset."""
         at = self._position(offset)
         return self._head(offset), self._view[at : at + self._size]
 
     def copied_answer(self, offset: int) -> bytes:
+        """Returns the same answer, read from the file and joined."""
         return self._head(offset) + os.pread(self._file, self._size, self._position(offset))
 
     def _position(self, offset: int) -> int:
@@ -70,6 +72,7 @@ class Appender:
         self._size = 0
 
     def append(self, view: memoryview) -> None:
+        """Writes a frame behind the last one; a full file begins at 0 again."""
         self._size += os.write(self._file, view)
         if self._size >= APPENDED_MAX:
             os.ftruncate(self._file, 0)
@@ -119,12 +122,15 @@ class AppendProtocol(asyncio.BufferedProtocol):
         self._received = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport. Called by the event loop."""
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
+        """Returns where the rest of the frame goes. Called by the event loop."""
         return self._buffer[self._received :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Appends and acknowledges a frame when it is complete."""
         self._received += nbytes
         if self._received == self._size:
             self._appender.append(self._buffer)
@@ -141,12 +147,15 @@ class SlicesProtocol(asyncio.BufferedProtocol):
         self._received = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport. Called by the event loop."""
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
+        """Returns where the rest of the poll goes. Called by the event loop."""
         return self._buffer[self._received :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Answers a poll when it is complete."""
         self._received += nbytes
         if self._received == POLL_FRAME_SIZE:
             self._received = 0
@@ -158,14 +167,16 @@ class EchoProtocol(asyncio.Protocol):
     """echo."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport's write. Called by the event loop."""
         self._write = cast(asyncio.Transport, transport).write
 
     def data_received(self, data: bytes) -> None:
+        """Sends the bytes back."""
         self._write(data)
 
 
 class CopyingAppendProtocol(asyncio.Protocol):
-    """append-copies: what collecting frames looks like when nobody thinks of copies."""
+    """append-copies: collects frames in the simple way, with copies."""
 
     def __init__(self, size: int, appender: Appender) -> None:
         self._size = size
@@ -173,9 +184,11 @@ class CopyingAppendProtocol(asyncio.Protocol):
         self._pending = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport. Called by the event loop."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        """Collects bytes; appends and acknowledges each complete frame."""
         self._pending += data
         if len(self._pending) >= self._size:
             frame = bytes(self._pending[: self._size])
@@ -192,9 +205,11 @@ class CopyingSlicesProtocol(asyncio.Protocol):
         self._pending = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport. Called by the event loop."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        """Collects bytes; answers each complete poll with a copy."""
         self._pending += data
         if len(self._pending) >= POLL_FRAME_SIZE:
             offset = U64.unpack_from(self._pending, OFFSET_AT)[0]
@@ -203,26 +218,31 @@ class CopyingSlicesProtocol(asyncio.Protocol):
 
 
 def append_copies(listener: socket.socket, size: int, path: str, _count: int) -> None:
+    """Appends frames, with the copies of a simple program. Serves until it is killed."""
     appender = Appender(path)
     _serve(listener, lambda: CopyingAppendProtocol(size, appender))
 
 
 def slices_copies(listener: socket.socket, size: int, path: str, count: int) -> None:
+    """Answers polls, with the copies of a simple program. Serves until it is killed."""
     slices = Slices(path, size, count)
     _serve(listener, lambda: CopyingSlicesProtocol(slices))
 
 
 def append_uvloop(listener: socket.socket, size: int, path: str, _count: int) -> None:
+    """Appends frames from a buffer of each connection. Serves until it is killed."""
     appender = Appender(path)
     _serve(listener, lambda: AppendProtocol(size, appender))
 
 
 def slices_uvloop(listener: socket.socket, size: int, path: str, count: int) -> None:
+    """Answers polls with slices of a mapped file. Serves until it is killed."""
     slices = Slices(path, size, count)
     _serve(listener, lambda: SlicesProtocol(slices))
 
 
 def echo(listener: socket.socket, _size: int, _path: str, _count: int) -> None:
+    """Sends back what comes. Serves until it is killed."""
     _serve(listener, EchoProtocol)
 
 
@@ -246,6 +266,7 @@ def _serve(listener: socket.socket, factory: Callable[[], asyncio.BaseProtocol])
 
 
 def main(arguments: list[str]) -> None:
+    """Runs one program on a port that it prints first. The arguments come from limits.py."""
     name, cpu, size, count, path = arguments
     if cpu != "-":
         os.sched_setaffinity(0, {int(cpu)})

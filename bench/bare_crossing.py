@@ -72,7 +72,7 @@ class Bare:
 
     def handing_over(self, cpu: int, other_cpu: int) -> float:
         """CPU seconds of two processes: here it is received, there hashed and appended."""
-        ready, done, (told, tell) = os.eventfd(0), os.eventfd(0), os.pipe()
+        ready, done, (report, reporting) = os.eventfd(0), os.eventfd(0), os.pipe()
 
         def append_there() -> None:
             os.sched_setaffinity(0, {other_cpu})
@@ -81,7 +81,7 @@ class Bare:
                 os.eventfd_read(ready)
                 append()
                 os.eventfd_write(done, 1)
-            os.write(tell, str(time.thread_time() - began).encode())
+            os.write(reporting, str(time.thread_time() - began).encode())
 
         def hand_over() -> None:
             os.eventfd_write(ready, 1)
@@ -91,9 +91,9 @@ class Bare:
             append = self._appending(file.fileno())
             child = _forked(append_there)
             spent_here = self._receive(cpu, hand_over)
-            spent_there = float(os.read(told, 64))
+            spent_there = float(os.read(report, 64))
             os.waitpid(child, 0)
-        for fd in (ready, done, told, tell):
+        for fd in (ready, done, report, reporting):
             os.close(fd)
         return spent_here + spent_there
 
@@ -121,8 +121,11 @@ class Bare:
         return spent_s
 
     def _appending(self, file: int) -> Callable[[], None]:
-        """Hash all slots and append them. The file's pages have been in use before: their first
-        use costs several times what is measured here."""
+        """Returns a function that hashes all slots and appends them.
+
+        The file's pages have been in use before: their first use costs several times what is
+        measured here.
+        """
         block = bytes(CONNECTIONS * FRAME_SIZE)
         for number in range(self._rounds):
             os.pwrite(file, block, number * len(block))
@@ -160,6 +163,7 @@ def _forked(work: Callable[[], None]) -> int:
 
 
 def main() -> None:
+    """Prints the CPU time per batch in us: in one process, and handed over to another."""
     cpu, other_cpu, rounds = (int(word) for word in sys.argv[1:4])
     bare = Bare(rounds, sys.argv[4])
     to_us = 1e6 / (rounds * CONNECTIONS)

@@ -98,6 +98,7 @@ def build_poll_frame(
     count: int,
     auto_commit: bool,
 ) -> PollFrame:
+    """Returns a poll request, with the place of the bytes that change."""
     command = PollMessages(
         consumer=consumer,
         stream=stream,
@@ -112,10 +113,12 @@ def build_poll_frame(
 
 
 def single_consumer(number: int) -> Consumer:
+    """Returns a single consumer of this number."""
     return Consumer(ConsumerKind.CONSUMER, number)
 
 
 def group_member(group: Identifier) -> Consumer:
+    """Returns the members of a group as a consumer."""
     return Consumer(ConsumerKind.GROUP, group)
 
 

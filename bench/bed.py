@@ -62,9 +62,11 @@ class Bed:
         return make_stream(self.admin, STREAM, partitions)
 
     def drop_stream(self) -> None:
+        """Deletes the stream of the bench."""
         delete_stream(self.admin, STREAM)
 
     def actor(self, role: Role, number: int, ids: tuple[int, int], goal: Goal) -> ActorPlan:
+        """Returns a plan for one actor on this broker."""
         return ActorPlan(
             role=role,
             actor_id=number,
@@ -77,9 +79,11 @@ class Bed:
         )
 
     def run(self, actors: list[ActorPlan], *, warmup_ns: int = WARMUP_NS) -> LoadResult:
+        """Runs the load of these actors and returns all samples."""
         return run_load(actors, self.cpus.generator_cpus, warmup_ns=warmup_ns, watched=self.workers)
 
     def rate(self, actors: list[ActorPlan], *, warmup_ns: int = WARMUP_NS) -> Rate:
+        """Runs the load of these actors and returns what they reached together."""
         return rate_of(self.run(actors, warmup_ns=warmup_ns), tuple(self.workers))
 
     def settle(self) -> None:
@@ -92,10 +96,10 @@ class Bed:
                 return
 
     def settled_us_per_message(self, actors: list[ActorPlan]) -> float:
-        """CPU time per message, with what follows behind the scenes, such as syncing segments.
+        """Returns CPU time per message, with what follows it, such as syncing segments.
 
         Pages that a virtual machine touches for the first time cost several times as much as
-        others, and whoever writes first pays. So they are touched before, by somebody else.
+        others, and the first writer pays. So touch_pages() writes to them before the measurement.
         """
         self.touch_pages(PAGES_TOUCHED)
         self.settle()

@@ -58,6 +58,7 @@ def run_benchmark(
     say: Callable[[str], None],
     show: Callable[[Progress], None] | None = None,
 ) -> Outcome:
+    """Runs one kind of load and returns all that was measured; `say` gets the steps."""
     with _server(options) as (host, port, cpus, supervisor_pid, loops):
         with _connected(host, port, options) as admin:
             streams = _make_streams(admin, options, host, port, cpus, say)

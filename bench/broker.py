@@ -82,10 +82,12 @@ class OwnBroker:
 
     @property
     def pid(self) -> int:
+        """The id of the supervisor's process."""
         return self._process.pid
 
     @property
     def credentials(self) -> Credentials:
+        """The root user of this broker."""
         return CREDENTIALS
 
     def workers(self) -> dict[int, int]:

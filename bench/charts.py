@@ -37,6 +37,7 @@ PERCENTILE_LABELS: Final = ("p50", "p90", "p95", "p99", "p99.9", "p99.99")
 LOG_ABOVE: Final = 20  # curves that span more than this factor are drawn logarithmically
 FIT_POINTS: Final = 400
 LIMIT_COLOUR: Final = "#9aa5b1"
+WHOLE_FROM: Final = 100  # larger figures have no decimals
 
 
 def draw_charts(report: dict[str, Any], directory: Path) -> list[Path]:
@@ -312,7 +313,7 @@ def _words(name: str) -> str:
 
 
 def _short(value: float) -> str:
-    if value >= 100:
+    if value >= WHOLE_FROM:
         return f"{value:,.0f}"
     return f"{value:.2g}" if value < 1 else f"{value:.3g}"
 

@@ -37,10 +37,12 @@ class Difference:
 
     @property
     def change(self) -> float:
+        """The relative change, 0 if there was nothing before."""
         return self.after / self.before - 1.0 if self.before else 0.0
 
     @property
     def better(self) -> bool | None:
+        """Whether the change is an improvement; None if it is only noise."""
         if abs(self.change) < NOISE:
             return None
         return (self.change > 0) == self.more_is_better

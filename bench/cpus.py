@@ -14,8 +14,8 @@ from borzoi.bench.failures import BenchFailed
 class CpuPlan:
     """`shard_cpus` are consecutive, as `cpu_allocation` wants them.
 
-    `generator_cpus` has one entry per generator process. When `shared` is true somebody has to
-    share and the kernel decides; the report says so.
+    `generator_cpus` has one entry per generator process. When `shared` is true some processes share
+    a CPU and the kernel decides; the report says so.
     """
 
     shard_cpus: tuple[int, ...]
@@ -24,10 +24,12 @@ class CpuPlan:
 
     @property
     def cpu_allocation(self) -> str:
+        """The CPUs of the shards in the form of the broker's setting."""
         return f"{self.shard_cpus[0]}..{self.shard_cpus[-1] + 1}"
 
 
 def available_cpus() -> tuple[int, ...]:
+    """Returns the CPUs that this process may use."""
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
@@ -45,6 +47,6 @@ def decide(available: tuple[int, ...], shards: int | None, actor_count: int) -> 
 
 
 def decide_without_broker(available: tuple[int, ...], actor_count: int) -> CpuPlan:
-    """The server is somebody else's: one generator per CPU, and nobody is pinned."""
+    """Returns the plan for a server that runs elsewhere: one generator per CPU, none pinned."""
     generators = min(len(available), max(1, actor_count))
     return CpuPlan((), tuple(() for _ in range(generators)), shared=True)

@@ -35,7 +35,7 @@ def crossing_run(bed: Bed, *, other_first: bool) -> Run:
         other = next((number for number, pid in owners.items() if pid != receiver), None)
         if own is None or other is None:
             raise BenchFailed(f"all {PARTITIONS} partitions belong to one shard")
-        # Whoever is second finds the machine as the first has left it: they take turns.
+        # The second run finds the machine as the first has left it: they take turns.
         order = (other, own) if other_first else (own, other)
         costs = {number: _us_per_message(bed, ids, number, receiver) for number in order}
     finally:
@@ -67,7 +67,7 @@ def _us_per_message(bed: Bed, ids: tuple[int, int], partition_id: int, receiver:
             messages_per_batch=MESSAGES_PER_BATCH,
         )
     ]
-    # Fresh pages cost whoever writes first (bed.py); neither side should.
+    # Fresh pages cost the first writer (bed.py), which neither side should be.
     bed.touch_pages(PAGES_TOUCHED)
     bed.settle()
     return bed.rate(actors, warmup_ns=WARMUP_NS).server_us_per_message

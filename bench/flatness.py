@@ -45,7 +45,7 @@ def partitions_run(directory: Path | None, partitions: int = PARTITIONS_MAX) -> 
 
 
 def produce_over_partitions(bed: Bed, partitions: int, batches: int = BATCHES) -> float:
-    """us of CPU per message."""
+    """Returns the CPU time per message, in us."""
     ids = bed.stream(partitions)
     try:
         touch_partitions(bed, ids, partitions)

@@ -24,6 +24,8 @@ MARGIN_NS: Final = 500_000_000
 
 @dataclass(frozen=True, slots=True)
 class Groups:
+    """How many sends were acknowledged, and by how many syncs."""
+
     acks: int
     syncs: int
     note: str

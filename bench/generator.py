@@ -53,6 +53,7 @@ class Pump:
         self._running = 0
 
     def add(self, plan: ActorPlan, connection: socket.socket) -> None:
+        """Makes the actor of a plan over a connection that is logged in."""
         connection.setblocking(False)
         actor = CLASSES[plan.role](
             plan, connection, self._wait, self._finished, self._watch_writable
@@ -62,6 +63,7 @@ class Pump:
 
     @property
     def actors(self) -> list[Actor]:
+        """All actors, in the order in which they were added."""
         return list(self._actors.values())
 
     def run(self, start_ns: int, duration_ns: int | None, *, warmup: bool) -> None:
@@ -166,6 +168,7 @@ def connect_once(plan: ActorPlan) -> socket.socket:
 
 
 def generate(plan: GeneratorPlan, progress: memoryview) -> GeneratorResult:
+    """Runs the actors of one plan: connects, warms up, waits for the start, measures."""
     if plan.cpus:
         os.sched_setaffinity(0, plan.cpus)
     pump = Pump(progress, plan.actor_count)
@@ -191,6 +194,7 @@ def generate(plan: GeneratorPlan, progress: memoryview) -> GeneratorResult:
 
 
 def main() -> None:
+    """Reads a plan from standard input and writes the result to standard output."""
     plan: GeneratorPlan = pickle.load(sys.stdin.buffer)
     words = memoryview(mmap.mmap(plan.progress_fd, 0)).cast("Q")
     mine = words[plan.number * PROGRESS_WORDS : (plan.number + 1) * PROGRESS_WORDS]

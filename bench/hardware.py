@@ -12,6 +12,8 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
+    """The machine, in the fields of iggy-bench's report."""
+
     identifier: str
     cpu_name: str
     cpu_cores: int
@@ -21,6 +23,7 @@ class Hardware:
 
 
 def this_machine(identifier: str = "") -> Hardware:
+    """Returns what this machine says about itself."""
     return Hardware(
         identifier=identifier or platform.node() or "unknown",
         cpu_name=_cpu_name(),

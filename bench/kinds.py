@@ -30,6 +30,7 @@ class Kind:
 
     @property
     def pretty_name(self) -> str:
+        """The name with spaces, for titles."""
         return self.name.replace("-", " ").capitalize()
 
 

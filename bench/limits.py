@@ -44,6 +44,7 @@ class Limits:
     fdatasyncs_per_s: float
 
     def as_json(self) -> dict[str, object]:
+        """Returns the members of a JSON object."""
         return {
             "append": self.append.as_json(),
             "slices": self.slices.as_json(),

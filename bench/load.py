@@ -115,7 +115,7 @@ class _Generators:
             assert process.stdin is not None
             process.stdin.write(pickle.dumps(plan))
             process.stdin.flush()
-            # A result is larger than a pipe: somebody has to read while we look at the progress.
+            # A result is larger than a pipe: a thread reads it while we look at the progress.
             reader = threading.Thread(target=self._read, args=(process,), daemon=True)
             reader.start()
             self._readers.append(reader)

@@ -58,10 +58,12 @@ class BenchGroup(VisibleGroup):
     """Finds kinds by alias too, and says in the list what the alias is."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Returns the command of a name or alias; None if there is none."""
         kind = BY_NAME.get(cmd_name)
         return super().get_command(ctx, kind.name if kind else cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the commands in the order of their definition."""
         return list(self.commands)
 
 
@@ -71,7 +73,7 @@ class BenchGroup(VisibleGroup):
 def bench(ctx: click.Context, /, **common: Any) -> None:
     """Put load on a server and measure it; without an address, on a broker of our own.
 
-    \b
+    \u0008
     borzoi bench pinned-producer --producers 4 --duration 5s
     borzoi bench -m 200 -P 100 pp -p 8 tcp --server-address 127.0.0.1:8090 output -o results
     borzoi bench limit

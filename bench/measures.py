@@ -28,6 +28,8 @@ POINTS_MAX: Final = 3_000
 
 
 class Point(NamedTuple):
+    """A value at a moment of the run."""
+
     time_s: float
     value: float
 
@@ -60,14 +62,17 @@ class Measured:
 
     @property
     def message_count(self) -> int:
+        """The number of messages in all requests."""
         return int(self.messages.sum())
 
     @property
     def byte_count(self) -> int:
+        """The bytes of payloads and headers in all requests."""
         return int(self.user_bytes.sum())
 
     @property
     def request_count(self) -> int:
+        """The number of requests that were answered."""
         return len(self.ends_ns)
 
 
@@ -89,6 +94,7 @@ NO_LATENCIES: Final = Latencies((0.0,) * len(PERCENTILES), 0.0, 0.0, 0.0, 0.0, 0
 
 
 def measured(result: ActorResult) -> Measured:
+    """Returns the samples of a generator's actor as arrays."""
     return Measured(
         role=result.role,
         actor_id=result.actor_id,
@@ -111,6 +117,7 @@ def percentiles_of(values: npt.NDArray[np.generic], wanted: Sequence[float]) -> 
 
 
 def latencies_of(latencies_ns: Words) -> Latencies:
+    """Returns the figures of latencies, in milliseconds."""
     if len(latencies_ns) == 0:
         return NO_LATENCIES
     milliseconds = latencies_ns / NS_PER_MS
@@ -228,6 +235,7 @@ def distribution_of(latencies_ns: Words) -> Distribution | None:
 
 
 def megabytes(series: Iterable[Point]) -> list[Point]:
+    """Returns a series of bytes in megabytes."""
     return [Point(point.time_s, point.value / MB) for point in series]
 
 

@@ -69,6 +69,7 @@ class Options:
 
     @property
     def actor_count(self) -> int:
+        """How many connections the load has."""
         if self.kind.pairs:
             return max(self.producers, self.consumers)
         return self.producers + self.consumers
@@ -127,6 +128,7 @@ def resolve(
 
 
 def parse_address(text: str) -> tuple[str, int]:
+    """Returns host and port of `host:port`; else raises ValueError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"{text!r} is no address: needs host:port")

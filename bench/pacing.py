@@ -23,7 +23,7 @@ class Pace:
     number: int = 0
 
     def restart(self, start_ns: int) -> None:
-        """Begin anew: the first request is planned for `start_ns`."""
+        """Starts the count at 0: the first request is planned for `start_ns`."""
         self.start_ns = start_ns
         self.number = 0
 

@@ -80,11 +80,13 @@ def page(title: str, parts: Sequence[str]) -> str:
 
 
 def image(path: Path) -> str:
+    """Returns an image tag that holds the file itself."""
     data = base64.b64encode(path.read_bytes()).decode()
     return f'<img alt="{_e(path.stem)}" src="data:image/png;base64,{data}">'
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns an HTML table; all cells are escaped."""
     titles = "".join(f"<th>{_e(title)}</th>" for title in head)
     lines = "".join(
         "<tr>" + "".join(f"<td>{_e(cell)}</td>" for cell in row) + "</tr>" for row in rows

@@ -37,6 +37,8 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
+    """A username and a password, which repr() does not show."""
+
     username: str
     password: str = field(repr=False)
 

@@ -26,10 +26,12 @@ class Range:
 
     @property
     def is_fixed(self) -> bool:
+        """Whether there is only one value."""
         return self.first == self.last
 
     @property
     def middle(self) -> float:
+        """The mean of both ends."""
         return (self.first + self.last) / 2
 
     def __str__(self) -> str:
@@ -42,6 +44,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration_ns(text: str) -> int:
+    """Returns the nanoseconds of a duration such as 5s; else raises ValueError."""
     return _parsed(text, "duration", quantities.parse_seconds_ns)
 
 

@@ -18,6 +18,7 @@ class Quantity(click.ParamType[Any]):
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the parsed text of an option; a text that does not parse is a usage error."""
         if not isinstance(value, str):
             return value
         try:

@@ -30,29 +30,36 @@ class Rate:
 
     @property
     def requests_per_s(self) -> float:
+        """Requests per second."""
         return self.requests / self.seconds
 
     @property
     def messages_per_s(self) -> float:
+        """Messages per second."""
         return self.messages / self.seconds
 
     @property
     def bytes_per_s(self) -> float:
+        """Bytes of payloads and headers per second."""
         return self.user_bytes / self.seconds
 
     @property
     def server_cpu_share(self) -> float:
+        """How many cores the server used."""
         return self.server_cpu_ns / NS_PER_S / self.seconds
 
     @property
     def server_us_per_request(self) -> float:
+        """CPU time of the server per request."""
         return self.server_cpu_ns / NS_PER_US / max(1, self.requests)
 
     @property
     def server_us_per_message(self) -> float:
+        """CPU time of the server per message."""
         return self.server_cpu_ns / NS_PER_US / max(1, self.messages)
 
     def as_json(self) -> dict[str, object]:
+        """Returns the members of a JSON object."""
         return {
             "seconds": self.seconds,
             "requests_per_s": self.requests_per_s,

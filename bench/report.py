@@ -53,6 +53,7 @@ BUSY_SHARE: Final = 0.90
 
 
 def build_report(outcome: Outcome) -> Report:
+    """Returns the report of a run as JSON values."""
     actors = [measured(actor) for actor in outcome.load.actors]
     individuals = [_individual(actor, outcome.options) for actor in actors]
     return {

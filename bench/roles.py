@@ -42,6 +42,7 @@ class Producer(Actor):
     """Sends prebuilt batches and waits for each acknowledgement."""
 
     def prepare(self) -> None:
+        """Builds all requests, before anything is measured."""
         self._frames = _send_frames(self.plan)
         self._costs = [_cost(self.plan, frame) for frame in self._frames]
         self._reply = bytearray(RESPONSE_HEADER.size)
@@ -49,11 +50,13 @@ class Producer(Actor):
         self._replied = 0
 
     def rewind(self) -> None:
+        """Starts again with the first batch and the first partition."""
         self._number = 0
         self._turn = 0
         self._frame = self._frames[0]
 
     def begin(self, planned_ns: int) -> None:
+        """Stamps and sends the next batch."""
         frame = self._frame
         if len(self._frames) > 1:
             self._number = (self._number + 1) % len(self._frames)
@@ -67,6 +70,7 @@ class Producer(Actor):
         self._send(frame.frame)
 
     def receive(self) -> None:
+        """Reads the acknowledgement, notes the latency and goes on."""
         size = self.socket.recv_into(self._reply_view[self._replied :])
         if size == 0:
             raise LoadFailed("the server closed the connection")
@@ -87,6 +91,7 @@ class Poller(Actor):
     """Receives answers of any length into one buffer; what they mean is up to the subclass."""
 
     def prepare(self) -> None:
+        """Builds the poll and a buffer for its answers, before anything is measured."""
         plan = self.plan
         size = response_size_max(plan.message_size, plan.messages_per_batch)
         self._buffer = bytearray(max(size, POLLED.size))
@@ -99,6 +104,7 @@ class Poller(Actor):
             self._aim(plan.value)
 
     def rewind(self) -> None:
+        """Aims at the start again, unless producers run beside it."""
         self._got_something_ns = time.monotonic_ns()
         # Beside producers a second phase goes on behind the first: going back would make every
         # message look as old as the warm-up was long.
@@ -106,6 +112,7 @@ class Poller(Actor):
             self._aim(self.plan.value)
 
     def receive(self) -> None:
+        """Reads a part of an answer, and calls complete() behind its last byte."""
         received = self._received
         size = self.socket.recv_into(self._view[received:] if received else self._view)
         if size == 0:
@@ -120,7 +127,7 @@ class Poller(Actor):
                 raise refusal(status, "request")
             self._expected = RESPONSE_HEADER.size + length
             if self._expected > len(self._buffer):
-                # Somebody else's larger messages lie in this stream.
+                # Larger messages of another producer lie in this stream.
                 self._grow(received)
         if received < self._expected:
             self._received = received
@@ -160,10 +167,12 @@ class ConsumerActor(Poller):
     """Polls, by offset or time or as a member of a group, and counts what comes."""
 
     def begin(self, planned_ns: int) -> None:
+        """Sends the poll."""
         self._planned_ns = planned_ns
         self._send(self._poll.frame)
 
     def complete(self, size: int) -> None:
+        """Notes an answer and aims behind it; an empty one is polled again after a pause."""
         now = time.monotonic_ns()
         _, _, _, _, count, offset, origin_us = POLLED.unpack_from(self._buffer)
         if count == 0:
@@ -198,12 +207,14 @@ class PairActor(Poller):
     """Sends a batch, then polls it back; latency is from the planned send to the last byte."""
 
     def prepare(self) -> None:
+        """Builds batches and poll, before anything is measured."""
         super().prepare()
         self._frames = _send_frames(self.plan)
         self._number = 0
         self._acknowledged = False
 
     def begin(self, planned_ns: int) -> None:
+        """Stamps and sends the next batch."""
         self._number = (self._number + 1) % len(self._frames)
         frame = self._frames[self._number]
         U64.pack_into(frame.frame, frame.origin_at, (planned_ns + self._wall_ns) // NS_PER_US)
@@ -212,6 +223,7 @@ class PairActor(Poller):
         self._send(frame.frame)
 
     def complete(self, size: int) -> None:
+        """Polls after the acknowledgement; notes the latency after the messages."""
         if not self._acknowledged:
             self._acknowledged = True
             self._send(self._poll.frame)
@@ -234,16 +246,19 @@ class EchoActor(Actor):
     """Sends a few bytes and waits for as many: what a bare event loop can do."""
 
     def prepare(self) -> None:
+        """Makes request and reply, before anything is measured."""
         self._request = bytearray(self.plan.echo_size)
         self._reply = bytearray(self.plan.echo_size)
         self._reply_view = memoryview(self._reply)
         self._replied = 0
 
     def begin(self, planned_ns: int) -> None:
+        """Sends the request."""
         self._planned_ns = planned_ns
         self._send(self._request)
 
     def receive(self) -> None:
+        """Reads the echo, notes the latency and goes on."""
         size = self.socket.recv_into(self._reply_view[self._replied :])
         if size == 0:
             raise LoadFailed("the echo closed the connection")
@@ -261,12 +276,15 @@ class IdleActor(Actor):
     """A connection that is logged in and silent."""
 
     def begin(self, planned_ns: int) -> None:
+        """Waits without a request."""
         self._wait(self, planned_ns + EMPTY_POLL_PAUSE_NS)
 
     def advance(self, now_ns: int) -> None:
+        """Ends the actor: its goal is to be there."""
         self._finished(self)
 
     def receive(self) -> None:
+        """Raises LoadFailed: nothing may come."""
         raise LoadFailed("the server said something to an idle connection, or closed it")
 
 

@@ -24,7 +24,7 @@ def directory_name(report: dict[str, Any]) -> str:
 
 def save_report(report: dict[str, Any], output: Path) -> Path:
     """The directory that holds it all; an earlier run of the same name is replaced."""
-    # Drawing needs a library that takes half a second to load; whoever saves nothing is spared.
+    # Drawing needs a library that takes half a second to load; only a saved report needs it.
     from borzoi.bench.charts import draw_charts
     from borzoi.bench.page import report_page
 
@@ -37,6 +37,7 @@ def save_report(report: dict[str, Any], output: Path) -> Path:
 
 
 def save_json(value: object, path: Path) -> None:
+    """Writes a value as JSON; makes the directories above."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, indent=1, default=str) + "\n")
 

@@ -27,6 +27,8 @@ FIXED_BATCH: Final = 100
 
 
 class ScalePoint(NamedTuple):
+    """What a message costs at one value of the parameter."""
+
     value: int
     us_per_message: float
     messages_per_s: float
@@ -50,6 +52,7 @@ def prepare(bed: Bed) -> Bed:
 
 
 def by_message_size(duration_ns: int, directory: Path | None) -> Iterator[ScalePoint]:
+    """Measures producers with messages of different sizes."""
     with Bed(1, directory=directory) as bed:
         for size in MESSAGE_SIZES:
             rate = prepare(bed).produce(
@@ -59,12 +62,14 @@ def by_message_size(duration_ns: int, directory: Path | None) -> Iterator[ScaleP
 
 
 def by_batch_size(duration_ns: int, directory: Path | None) -> Iterator[ScalePoint]:
+    """Measures producers with batches of different lengths."""
     with Bed(1, directory=directory) as bed:
         for count in BATCH_SIZES:
             yield _point(count, prepare(bed).produce(duration_ns, messages_per_batch=count))
 
 
 def by_partitions(duration_ns: int, directory: Path | None) -> Iterator[ScalePoint]:
+    """Measures one producer that goes round different numbers of partitions."""
     with Bed(1, directory=directory) as bed:
         for count in PARTITION_COUNTS:
             ids = bed.stream(count)
@@ -90,6 +95,7 @@ def by_segments(_duration_ns: int, directory: Path | None) -> Iterator[ScalePoin
 
 
 def by_connections(duration_ns: int, directory: Path | None) -> Iterator[ScalePoint]:
+    """Measures different numbers of producers."""
     with Bed(1, directory=directory) as bed:
         for count in CONNECTION_COUNTS:
             rate = prepare(bed).produce(
@@ -99,6 +105,7 @@ def by_connections(duration_ns: int, directory: Path | None) -> Iterator[ScalePo
 
 
 def by_idle_connections(duration_ns: int, directory: Path | None) -> Iterator[ScalePoint]:
+    """Measures one producer beside different numbers of silent connections."""
     with Bed(1, directory=directory) as bed:
         broker = bed.broker
         silent: list[Admin] = []
@@ -111,6 +118,7 @@ def by_idle_connections(duration_ns: int, directory: Path | None) -> Iterator[Sc
 
 
 def by_shards(duration_ns: int, directory: Path | None) -> Iterator[ScalePoint]:
+    """Measures sixteen producers on different numbers of shards."""
     for shards in range(1, len(available_cpus()) + 1):
         with Bed(shards, directory=directory) as bed:
             rate = prepare(bed).produce(

@@ -10,6 +10,7 @@ from borzoi.bench.scale import SWEEPS, ScalePoint
 
 
 def save_sweeps(found: Mapping[str, Sequence[ScalePoint]], output: Path) -> Path:
+    """Writes figures, charts and a page; returns the path of the page."""
     output.mkdir(parents=True, exist_ok=True)
     parts = ["<h1>What a message costs</h1>", "<p>CPU time of all shards per message.</p>"]
     for name, points in found.items():

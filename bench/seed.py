@@ -53,9 +53,11 @@ class Claim:
 
     @property
     def change(self) -> float:
+        """The relative change, 0 if there was nothing before."""
         return self.after / self.before - 1.0 if self.before else 0.0
 
     def as_json(self) -> dict[str, object]:
+        """Returns the members of a JSON object."""
         return {**asdict(self), "change": self.change}
 
 
@@ -112,7 +114,7 @@ def measure_migration(
 ) -> Iterator[Claim]:
     """Connections that stay against connections that move to the owner of their partition."""
     shards = len(available_cpus())
-    if shards < 2:
+    if shards == 1:
         say("one CPU: there is no other shard to move a connection to")
         return
     say("connections that stay, and connections that move to their partition's shard")

@@ -1,4 +1,4 @@
-"""Much data through one broker: does memory grow, do descriptors leak, when does the disk brake?
+"""Much data through one broker: whether memory grows, descriptors leak, and the disk brakes.
 
 Produces and reads back piece by piece and looks at every worker while it does. Memory is RssAnon +
 RssShmem; RssFile, the page cache seen through maps, is reported apart. The peak of each piece is
@@ -43,16 +43,19 @@ class Soak:
 
     @property
     def growth(self) -> float:
+        """How much more memory a later piece took than the first, relatively."""
         first, *rest = (piece.memory_peak for piece in self.pieces)
         return max(rest, default=first) / first - 1.0
 
     @property
     def descriptors_grown(self) -> int:
+        """How many descriptors more a later piece had than the first."""
         first, *rest = (piece.descriptors_peak for piece in self.pieces)
         return max(rest, default=first) - first
 
     @property
     def met(self) -> bool:
+        """Whether memory and descriptors stayed within the bounds."""
         return self.growth < GROWTH_MAX and self.descriptors_grown <= DESCRIPTORS_GROWN_MAX
 
 

@@ -35,6 +35,8 @@ class SparkRate:
 
 @dataclass(frozen=True, slots=True)
 class SparkRatio:
+    """The rate of a case over that of another, and what it is held to."""
+
     case: str
     against: str
     ratio: float
@@ -43,11 +45,14 @@ class SparkRatio:
 
     @property
     def met(self) -> bool:
+        """Whether the median ratio reaches what is wanted."""
         return self.ratio >= self.wanted
 
 
 @dataclass(frozen=True, slots=True)
 class SparkFigures:
+    """All that `bench spark` has measured."""
+
     rates: tuple[SparkRate, ...]
     ratios: tuple[SparkRatio, ...]
     latencies_ms: tuple[float, ...]
@@ -64,10 +69,12 @@ class SparkFigures:
         return cls(tuple(rates.values()), tuple(_ratios(rates)), tuple(latencies_ms))
 
     def percentile(self, share: float) -> float:
+        """Returns a percentile of the latencies; `share` is between 0 and 1."""
         ordered = sorted(self.latencies_ms)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
     def as_json(self) -> dict[str, object]:
+        """Returns the members of a JSON object."""
         return {
             "rates": [asdict(rate) for rate in self.rates],
             "ratios": [{**asdict(ratio), "met": ratio.met} for ratio in self.ratios],

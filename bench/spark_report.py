@@ -14,6 +14,7 @@ COLOUR: Final = "#2a6f97"
 
 
 def rates_table(figures: SparkFigures) -> Table:
+    """Returns the table of rates."""
     table = Table(title="Spark, local[2], rows/s", title_justify="left")
     table.add_column("case")
     for name in ("median", "best"):
@@ -24,6 +25,7 @@ def rates_table(figures: SparkFigures) -> Table:
 
 
 def ratios_table(figures: SparkFigures) -> Table:
+    """Returns the table of ratios, with what each is held to."""
     table = Table(title="of medians", title_justify="left")
     table.add_column("ratio")
     for name in ("found", "best runs", "wanted", ""):
@@ -40,6 +42,7 @@ def ratios_table(figures: SparkFigures) -> Table:
 
 
 def draw_rates(figures: SparkFigures, path: Path) -> Path:
+    """Draws the rates as bars; returns the path of the picture."""
     rates = {rate.case: rate.median for rate in figures.rates}
     figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
     axes = figure.subplots()

@@ -76,6 +76,7 @@ def measure_spark(
     directory: Path,
     say: Callable[[str], None],
 ) -> SparkFigures:
+    """Measures all cases in turn on a broker of our own; `say` gets the steps."""
     settings = {"IGGY_SYSTEM_SEGMENT_SIZE": str(segment_size(rows // partitions, payload_size))}
     with OwnBroker("all", settings, directory) as broker:
         admin = Admin.connect(broker.host, broker.port, broker.credentials)
@@ -99,6 +100,7 @@ def measure_spark(
 
 
 def fill(admin: Admin, partitions: int, rows: int, payload_size: int) -> None:
+    """Creates the stream and sends the rows that all cases read."""
     make_stream(admin, STREAM, partitions)
     chance = random.Random(SEED)
     for partition in range(partitions):
@@ -108,12 +110,14 @@ def fill(admin: Admin, partitions: int, rows: int, payload_size: int) -> None:
 
 
 def send(admin: Admin, stream: str, partition: int, payloads: list[bytes]) -> None:
+    """Sends one batch to a partition."""
     messages = [Message(payload) for payload in payloads]
     body = encode_send_messages(stream, TOPIC, PartitionId(partition), messages)
     admin.send_raw(encode_request(Code.SEND_MESSAGES, body))
 
 
 def options_of(host: str, port: int, credentials: Credentials) -> dict[str, str]:
+    """Returns the options of the format `iggy` for the stream of the bench."""
     return {
         "server": f"{host}:{port}",
         "username": credentials.username,
@@ -160,6 +164,7 @@ def expected_sums(partitions: int, rows: int, payload_size: int) -> tuple[int, .
 
 
 def check_rows(frames: dict[str, DataFrame], expected: tuple[int, ...]) -> None:
+    """Raises BenchFailed unless every frame has exactly the expected rows."""
     for name, frame in frames.items():
         sums = frame.selectExpr("count(*)", "sum(offset)", "sum(length(payload))")
         found = tuple(sums.collect()[0])
@@ -170,6 +175,8 @@ def check_rows(frames: dict[str, DataFrame], expected: tuple[int, ...]) -> None:
 def cases_of(
     frames: dict[str, DataFrame], options: dict[str, str], admin: Admin, partitions: int
 ) -> dict[str, Case]:
+    """Returns the cases by name: reads of all frames, and the sinks."""
+
     def discard(frame: DataFrame) -> Case:
         return Case(lambda: frame.write.format("noop").mode("overwrite").save())
 

@@ -24,26 +24,33 @@ class TupleSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """Returns the name of the format."""
         return TUPLES
 
     def schema(self) -> str:
+        """Returns the columns as DDL."""
         return (
             "stream string, topic string, partition int, offset bigint, timestamp long,"
             " origin_timestamp long, id binary, payload binary"
         )
 
     def reader(self, schema: Any) -> "TupleReader":
+        """Returns the reader of a batch."""
         return TupleReader(dict(self.options))
 
 
 class TupleReader(DataSourceReader):
+    """Reads the rows without Arrow."""
+
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
+        """Returns one task per partition."""
         return [InputPartition(number) for number in range(int(self._options["partitions"]))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Returns the rows of a partition as tuples. Runs on an executor."""
         from borzoi.protocol.message import decode_messages
         from borzoi.spark.options import read_options
         from borzoi.spark.polling import Polling, runs_of
@@ -64,16 +71,23 @@ class TupleReader(DataSourceReader):
 
 
 class CountingSink(DataSource):
+    """A sink that takes rows and does nothing with them."""
+
     @classmethod
     def name(cls) -> str:
+        """Returns the name of the format."""
         return COUNTING
 
     def writer(self, schema: Any, overwrite: bool) -> "CountingWriter":
+        """Returns the writer of a batch."""
         return CountingWriter()
 
 
 class CountingWriter(DataSourceArrowWriter):
+    """Looks at each batch of rows."""
+
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Takes all rows of a task. Runs on an executor."""
         for batch in iterator:
             batch.num_rows  # noqa: B018  # to have looked at it is all this sink does
         return WriterCommitMessage()

@@ -23,6 +23,8 @@ class SyncCounterMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SyncCount:
+    """How many calls were counted, and by which program."""
+
     calls: int
     counted_with: str
 
@@ -42,6 +44,7 @@ class SyncCounter:
         )
 
     def request_stop(self) -> None:
+        """Ends the counting; the process writes its figures then."""
         self._process.send_signal(signal.SIGINT)
 
     def result(self) -> SyncCount:

@@ -34,11 +34,12 @@ class VisibleConsole(Console):
     """Text that it is given cannot act on the terminal; the line breaks of ours stay."""
 
     def render_str(self, text: str, **how: Any) -> Text:
+        """Returns the text with its control characters escaped."""
         return super().render_str("\n".join(map(visible, text.split("\n"))), **how)
 
 
 def new_console() -> Console:
-    """Wide enough for our tables also where nobody looks."""
+    """Returns a console that is wide enough for our tables, also if it is no terminal."""
     console = VisibleConsole()
     return console if console.is_terminal else VisibleConsole(width=PIPE_WIDTH)
 
@@ -130,6 +131,7 @@ def print_report(console: Console, report: dict[str, Any]) -> None:
 
 
 def print_ratios(console: Console, ratios: dict[str, float | None]) -> None:
+    """Prints the ratios to the bare limits, those that are known."""
     said = [
         f"{name.replace('_', ' ')} {value:.2f}"
         for name, value in ratios.items()
@@ -142,6 +144,7 @@ def print_ratios(console: Console, ratios: dict[str, float | None]) -> None:
 def print_comparison(
     console: Console, before: dict[str, Any], after: dict[str, Any]
 ) -> list[Difference]:
+    """Prints two reports side by side; returns the differences."""
     for warning in warnings(before, after):
         console.print(f"[yellow]not the same:[/] {warning}")
     table = Table(title="Before and after", title_justify="left")
@@ -162,6 +165,7 @@ def print_comparison(
 
 
 def print_limits(console: Console, limits: Limits, message_size: int, batch: int) -> None:
+    """Prints the bare limits of this machine."""
     table = Table(
         title=f"Bare limits, frames of {batch:,} x {message_size:,} B", title_justify="left"
     )
@@ -175,6 +179,7 @@ def print_limits(console: Console, limits: Limits, message_size: int, batch: int
 
 
 def targets_table(rows: Sequence[Row]) -> Table:
+    """Returns the table of targets."""
     table = Table(
         title="Targets",
         title_justify="left",
@@ -214,6 +219,7 @@ def targets_table(rows: Sequence[Row]) -> Table:
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:
+    """Returns the table of the pages' claims."""
     table = Table(title="The pages' claims, measured here", title_justify="left")
     for name in ("what", "unit", "before", "after", "change", "the page says"):
         table.add_column(name, justify="left" if name in ("what", "unit") else "right")
@@ -230,6 +236,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 
 def sweep_table(title: str, axis: str, points: Sequence[ScalePoint]) -> Table:
+    """Returns the table of one parameter's sweep."""
     table = Table(title=title, title_justify="left")
     for name in (axis, "us CPU/message", "messages/s", "MB/s"):
         table.add_column(name, justify="right")
@@ -244,6 +251,7 @@ def sweep_table(title: str, axis: str, points: Sequence[ScalePoint]) -> Table:
 
 
 def piece_line(piece: Piece) -> str:
+    """Returns the figures of one piece of a soak as a line."""
     throttled = f", write-back held up {piece.throttled_share:.0%}" if piece.throttled_share else ""
     return (
         f"{format_size(piece.produced):>10}: memory {format_size(piece.memory_peak)},"

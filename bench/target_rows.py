@@ -19,7 +19,7 @@ class Run(NamedTuple):
     """One comparison: the reference (a bare limit, or the same load in the plain case).
 
     `cpu_ratio` is the reference's CPU time per request over the broker's. It says the same as the
-    ratio when nobody else is on the CPUs, and stays true when somebody is: then the run counts as
+    ratio when no other program is on the CPUs, and stays true when one is. Then the run counts as
     disturbed, because a limit that others held down is no limit.
     """
 
@@ -31,10 +31,12 @@ class Run(NamedTuple):
 
     @property
     def ratio(self) -> float:
+        """The broker's figure over the reference, 0 without one."""
         return self.broker / self.reference if self.reference else 0.0
 
     @property
     def disturbed(self) -> bool:
+        """Whether other programs used the CPUs too much for this run to count."""
         return self.foreign_cpu_share > FOREIGN_SHARE_MAX
 
 
@@ -52,6 +54,7 @@ class Row:
 
     @property
     def best(self) -> Run | None:
+        """The run that decides; None if there is none."""
         if not self.runs:
             return None
         if self.at_most:
@@ -65,10 +68,12 @@ class Row:
 
     @property
     def median_ratio(self) -> float:
+        """The median ratio of all runs."""
         return statistics.median(run.ratio for run in self.runs) if self.runs else 0.0
 
     @property
     def median_cpu_ratio(self) -> float | None:
+        """The median ratio of CPU time per request; None if it is unknown."""
         known = [run.cpu_ratio for run in self.runs if run.cpu_ratio is not None]
         return statistics.median(known) if known else None
 
@@ -81,6 +86,7 @@ class Row:
         return best.ratio <= self.target if self.at_most else best.ratio >= self.target
 
     def as_json(self) -> dict[str, object]:
+        """Returns the members of a JSON object."""
         best = self.best
         return {
             "name": self.name,

@@ -39,6 +39,7 @@ class Effort:
 
 
 def produce_large(effort: Effort) -> Row:
+    """Measures large batches against the bare append."""
     with Bed(1, directory=effort.directory) as bed:
         return _bytes_row(
             effort,
@@ -51,6 +52,7 @@ def produce_large(effort: Effort) -> Row:
 
 
 def produce_small(effort: Effort) -> Row:
+    """Measures batches of small messages against the bare append."""
     with Bed(1, directory=effort.directory) as bed:
         return _bytes_row(
             effort,
@@ -63,6 +65,7 @@ def produce_small(effort: Effort) -> Row:
 
 
 def produce_single(effort: Effort) -> Row:
+    """Measures single messages in one partition against the bare echo."""
     with Bed(1, directory=effort.directory) as bed:
         return _requests_row(
             effort,
@@ -77,6 +80,7 @@ def produce_single(effort: Effort) -> Row:
 
 
 def produce_single_spread(effort: Effort) -> Row:
+    """Measures single messages in many partitions against the bare echo."""
     with Bed(1, directory=effort.directory) as bed:
         return _requests_row(
             effort,
@@ -94,6 +98,7 @@ def produce_single_spread(effort: Effort) -> Row:
 
 
 def poll_large(effort: Effort) -> Row:
+    """Measures large polls against mapped slices."""
     with Bed(1, directory=effort.directory) as bed:
         return _bytes_row(
             effort,
@@ -106,6 +111,7 @@ def poll_large(effort: Effort) -> Row:
 
 
 def poll_small(effort: Effort) -> Row:
+    """Measures small polls against the bare echo."""
     with Bed(1, directory=effort.directory) as bed:
         return _requests_row(
             effort,
@@ -120,6 +126,7 @@ def poll_small(effort: Effort) -> Row:
 
 
 def other_shard(effort: Effort) -> Row:
+    """Measures sends that cross to another shard against sends that do not."""
     name, workload = "other-shard", "produce 100 x 1 KB to the other shard, 8 connections"
     unit, target = "us CPU/message", 1.25
     try:
@@ -131,6 +138,7 @@ def other_shard(effort: Effort) -> Row:
 
 
 def fsync_groups(effort: Effort) -> Row:
+    """Measures how many acknowledgements one fdatasync carries."""
     name, workload = "fsync", "fsync mode, 1 x 1 KB, 64 connections, 1 partition"
     runs = []
     try:
@@ -144,6 +152,7 @@ def fsync_groups(effort: Effort) -> Row:
 
 
 def pure_python(effort: Effort) -> Row:
+    """Measures the loops of plain Python against the bare append."""
     with Bed(1, PURE_PYTHON, directory=effort.directory) as bed:
         return _bytes_row(
             effort,
@@ -156,24 +165,29 @@ def pure_python(effort: Effort) -> Row:
 
 
 def deduplication_large(effort: Effort) -> Row:
+    """Measures deduplication of large messages against none."""
     return _deduplication_row(effort, "deduplication-large", "1,000 x 1 KB", 1.25, 1000)
 
 
 def deduplication_small(effort: Effort) -> Row:
+    """Measures deduplication of small messages against none."""
     return _deduplication_row(effort, "deduplication-small", "1,000 x 100 B", 1.50, 100)
 
 
 def flat_partitions(effort: Effort) -> Row:
+    """Measures many partitions against one."""
     runs = tuple(flatness.partitions_run(effort.directory) for _ in range(effort.runs))
     return _flat_row("flat-partitions", "1,000 x 1 KB batches, 1 and 1,000 partitions", 1.15, runs)
 
 
 def flat_segments(effort: Effort) -> Row:
+    """Measures many segments against few."""
     runs = tuple(flatness.segments_run(effort.directory) for _ in range(effort.runs))
     return _flat_row("flat-segments", "1,000 x 1 KB batches, few and 200 segments", 1.15, runs)
 
 
 def flat_idle(effort: Effort) -> Row:
+    """Measures a producer beside idle connections against one alone."""
     runs = tuple(
         flatness.idle_run(effort.duration_ns, effort.directory) for _ in range(effort.runs)
     )
@@ -181,6 +195,7 @@ def flat_idle(effort: Effort) -> Row:
 
 
 def oldest_by_offset(effort: Effort) -> Row:
+    """Measures polls of the oldest segment by offset against the newest."""
     runs = flatness.oldest_runs(effort.runs, effort.duration_ns, effort.directory, by_time=False)
     return _flat_row(
         "oldest-by-offset", "poll by offset, oldest and newest of 200 segments", 2.0, runs
@@ -188,6 +203,7 @@ def oldest_by_offset(effort: Effort) -> Row:
 
 
 def oldest_by_time(effort: Effort) -> Row:
+    """Measures polls of the oldest segment by timestamp against the newest."""
     runs = flatness.oldest_runs(effort.runs, effort.duration_ns, effort.directory, by_time=True)
     return _flat_row(
         "oldest-by-time", "poll by timestamp, oldest and newest of 200 segments", 2.0, runs
@@ -215,7 +231,7 @@ ROWS: Final[dict[str, Callable[[Effort], Row]]] = {
 
 
 def measure_targets(effort: Effort, names: Iterable[str], done: Callable[[Row], None]) -> list[Row]:
-    """The rows of these names; `done` is told of each as soon as it is there."""
+    """Returns the rows of these names; `done` gets each as soon as it is there."""
     rows = []
     for name in names:
         row = ROWS[name](effort)

@@ -33,6 +33,7 @@ class Usage:
 
     @property
     def memory(self) -> int:
+        """Memory that the kernel cannot take back: anonymous and shared."""
         return self.rss_anon + self.rss_shmem
 
 
@@ -45,6 +46,7 @@ class DirtyPages:
 
     @property
     def throttled(self) -> bool:
+        """Whether the kernel makes writers wait now."""
         return self.dirty >= self.throttle_at > 0
 
 
@@ -120,6 +122,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
 
     def start(self) -> None:
+        """Starts the thread that looks."""
         self._thread.start()
 
     def stop(self) -> list[Sample]:
@@ -148,9 +151,9 @@ def cpu_ns_between(samples: Sequence[Sample], name: str, start_ns: int, end_ns: 
 def foreign_share(samples: Sequence[Sample], start_ns: int, end_ns: int) -> float:
     """How many cores were busy with anything but the watched processes between two moments."""
     inside = [sample for sample in samples if start_ns <= sample.at_ns <= end_ns]
-    if len(inside) < 2:
+    if len(inside) <= 1:
         inside = list(samples)
-    if len(inside) < 2:
+    if len(inside) <= 1:
         return 0.0
     first, last = inside[0], inside[-1]
     watched = sum(
