@@ -29,7 +29,7 @@ case "$1 $2" in
         echo "pip ${{@: -1}}" >>{calls}
         bin=$(dirname "$0")
         cp {program} "$bin/borzoi" ;;
-    *) echo "$*" >>{calls}; [[ ! -e {broken} ]] ;;
+    *) echo "$*${{BORZOI_PLAIN_LOOPS:+ plainly}}" >>{calls}; echo "7 passed"; [[ ! -e {broken} ]] ;;
 esac
 """
 PROGRAM = """#!/usr/bin/env bash
@@ -234,6 +234,23 @@ def test_what_a_command_needs_is_installed_with_it(
         assert checkout.calls()[-2:] == [installed, ran]
 
 
+@pytest.mark.parametrize("command", ["serve", "bench targets", "pipeline to-files a/b"])
+def test_what_the_tests_need_is_enough_for_everything(checkout: Checkout, command: str) -> None:
+    checkout.run("test", "x")
+    installed = [call for call in checkout.calls() if call.startswith("pip")]
+    assert checkout.run(*command.split())[0] == 0
+    assert [call for call in checkout.calls() if call.startswith("pip")] == installed
+
+
+@pytest.mark.parametrize("is_relative", [True, False])
+def test_an_environment_at_another_place(checkout: Checkout, is_relative: bool) -> None:
+    place = checkout.root.parent / "else where"
+    checkout.environ["BORZOI_VENV"] = place.name if is_relative else str(place)
+    assert checkout.run("test", "x")[0] == 0
+    assert (place / "bin/python").exists()
+    assert not (checkout.root / ".venv").exists()
+
+
 def test_test_alone_is_everything(checkout: Checkout) -> None:
     assert checkout.run("test")[0] == 0
     calls = checkout.calls()[3:]
@@ -241,7 +258,7 @@ def test_test_alone_is_everything(checkout: Checkout) -> None:
     *checks, tests, report = calls
     assert checks == ["-m ruff check", "-m ruff format --check", "lint"]
     assert re.fullmatch(r"-m pytest -n \d+ --dist worksteal -rs --cov --cov-report=", tests)
-    assert report == "-m coverage report"
+    assert re.fullmatch(r"-m coverage report --fail-under=\d\d", report)
 
 
 def test_one_failed_check_fails_the_whole_and_the_rest_still_run(checkout: Checkout) -> None:
@@ -251,6 +268,78 @@ def test_one_failed_check_fails_the_whole_and_the_rest_still_run(checkout: Check
     code, _, err = checkout.run("test")
     assert code == 1
     assert "failed: ruff check ruff format pytest mypy coverage report" in err
+
+
+class Matrix:
+    """A checkout on a machine that has one of the versions, and a name of another that fails."""
+
+    def __init__(self, checkout: Checkout, directory: Path) -> None:
+        self.checkout = checkout
+        here = sys.version_info.minor
+        self.version = f"3.{here}"
+        other = "3.12" if here != 12 else "3.13"
+        names = directory / "bin"
+        names.mkdir()
+        shutil.copy(checkout.python, names / f"python{self.version}")
+        (names / f"python{other}").write_text("#!/bin/sh\nexit 127\n")
+        (names / f"python{other}").chmod(0o755)
+        # Versions of the machine itself would be found, too.
+        for tool in ("bash", "env", "dirname", "readlink", "sha256sum", "cut", "mkdir", "flock"):
+            (names / tool).symlink_to(shutil.which(tool) or "")
+        for tool in ("cat", "cp", "mktemp", "mv", "nproc", "rm", "tail", "tee", "sed"):
+            (names / tool).symlink_to(shutil.which(tool) or "")
+        checkout.environ = {"PATH": str(names)}
+
+
+@pytest.fixture
+def matrix(checkout: Checkout, tmp_path: Path) -> Matrix:
+    return Matrix(checkout, tmp_path)
+
+
+def test_the_matrix_runs_every_version_there_is(matrix: Matrix) -> None:
+    checkout = matrix.checkout
+    code, out, _ = checkout.run("test", "--matrix", "tests/storage")
+    assert code == 0
+    ran = [call for call in checkout.calls() if call.startswith("-m pytest")]
+    fast = r"-m pytest -n \d+ --dist worksteal -q -m not slow tests/storage"
+    assert re.fullmatch(fast, ran[0])
+    assert ran[1:] == [f"{ran[0]} plainly"]
+    assert (checkout.root / f".venv-{matrix.version}/bin/python").exists()
+    table = out[out.index("Python ") :].splitlines()
+    assert f"{matrix.version}     compiled  passed    7 passed" in table
+    assert f"{matrix.version}     plain     passed    7 passed" in table
+    assert sum("not found" in row for row in table) == 3
+
+
+def test_the_matrix_uses_the_environment_of_that_version(matrix: Matrix) -> None:
+    checkout = matrix.checkout
+    checkout.run("test", "x")
+    assert checkout.run("test", "--matrix")[0] == 0
+    assert [*checkout.root.glob(".venv-*")] == []
+
+
+def test_the_matrix_fails_if_one_fails(matrix: Matrix) -> None:
+    checkout = matrix.checkout
+    checkout.run("test", "x")
+    checkout.broken.touch()
+    code, out, err = checkout.run("test", "--matrix")
+    assert code == 1
+    assert f"{matrix.version}     compiled  failed    7 passed" in out
+    assert f"failed: {matrix.version} compiled {matrix.version} plain" in err
+
+
+def test_a_matrix_without_versions(matrix: Matrix, tmp_path: Path) -> None:
+    (tmp_path / f"bin/python{matrix.version}").unlink()
+    code, _, err = matrix.checkout.run("test", "--matrix")
+    assert code == 1
+    assert "no Python from 3.11 to 3.14 found" in err
+
+
+def test_the_matrix_says_what_it_is(matrix: Matrix) -> None:
+    code, out, _ = matrix.checkout.run("test", "--matrix", "--help")
+    assert code == 0
+    assert "--matrix" in out
+    assert matrix.checkout.calls() == []
 
 
 def test_the_real_files_are_executable() -> None:
