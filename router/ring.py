@@ -29,8 +29,8 @@ from borzoi.router.memory import LINE_SIZE, LINE_WORDS, SharedMemoryError
 RING_SLOTS: Final = 4096
 SLOT_WORDS: Final = LINE_WORDS
 SLOT_SIZE: Final = LINE_SIZE
-# How many descriptors are handled before the event loop gets its turn.
-DRAIN_LIMIT: Final = 128
+DRAIN_MAX: Final = 128
+"""Records of one ring that are handled before the event loop gets its turn."""
 
 Slot = tuple[int, int, int, int, int, int, int, int]
 
@@ -90,7 +90,17 @@ class RingWriter:
         self._limit = self._tail
         self._dropped = False
 
-    def push(self, w0: int, w1: int, w2: int, w3: int, w4: int, w5: int, w6: int, w7: int) -> bool:
+    def push(
+        self,
+        w0: int,
+        w1: int,
+        w2: int = 0,
+        w3: int = 0,
+        w4: int = 0,
+        w5: int = 0,
+        w6: int = 0,
+        w7: int = 0,
+    ) -> bool:
         """Append one record; False, and nothing has happened, when the ring is full."""
         tail = self._tail
         if tail == self._limit and not self.free:
@@ -170,7 +180,7 @@ class RingReader:
         self._head = head_words[head_at]
         self._dropped = False
 
-    def drain(self, limit: int = DRAIN_LIMIT) -> list[Slot]:
+    def drain(self, limit: int = DRAIN_MAX) -> list[Slot]:
         """Take up to `limit` records, oldest first, of those that are there now."""
         head = self._head
         count = self._waiting()

@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from borzoi.protocol.commands.groups import CreateConsumerGroup
@@ -22,8 +23,8 @@ from borzoi.protocol.commands.topics import CreateTopic
 from borzoi.protocol.errors import BrokerError, IoError
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.board import Board
-from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
+from borzoi.shards.changes.requests import Barrier, Propose
 from borzoi.shards.changes.service import Change, publish_log
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.tasks import Tasks
@@ -34,10 +35,10 @@ from borzoi.shards.metadata.proposals import decode_proposal, encode_proposal
 from borzoi.shards.metadata.state import State
 from borzoi.shards.metadata_log.snapshot import SnapshotDamaged
 from borzoi.shards.metadata_log.writer import MetadataWriter
-from borzoi.shards.rings.asking import asked
+from borzoi.shards.rings.gather import answers
 from borzoi.shards.rings.lending import lend
-from borzoi.shards.rings.peers import DeathRule, Peers
-from borzoi.shards.rings.requests import Done, Request, RequestKind
+from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.requests import Done
 from borzoi.storage.files import Files
 from borzoi.storage.layout import OFFSET_DIRECTORIES, DataLayout
 from borzoi.storage.trash import empty_trash, retire_directory
@@ -119,34 +120,25 @@ class MetadataWriting:
 
     async def barrier(self, index: int) -> None:
         """Wait until every living shard has applied the log up to `index`."""
+        await answers(self._peers, Barrier(index))
 
-        def ask(shard: int) -> Any:
-            def start(done: Done) -> None:
-                self._peers.ask(
-                    shard, RequestKind.BARRIER, done, first=index, rule=DeathRule.COMPLETE
-                )
-
-            return asked(start)
-
-        await asyncio.gather(*(ask(shard) for shard in self._peers.shards()))
-
-    def serve(self, request: Request, lent: memoryview, done: Done) -> None:
-        """A peer's PROPOSE. The lent bytes are decoded before anything waits."""
+    def serve(self, _shard: int, request: Propose, lent: memoryview, done: Done) -> None:
+        """A peer's proposal. The lent bytes are decoded before anything waits."""
         try:
-            command = decode_proposal(request.first, bytes(lent))
+            command = decode_proposal(request.code, bytes(lent))
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
-        author = Author(request.second, request.birth)
+        author = Author(request.user_id, request.user_created_at)
         self._tasks.start(self._serve(command, author, done))
 
     async def _serve(self, command: Any, author: Author, done: Done) -> None:
         try:
             change = await self.propose(command, author)
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
         else:
-            done(0, change.entry, change.new_id, 0)
+            done(0, change.entry, change.new_id)
 
     async def _log(self, entry: bytes) -> None:
         try:
@@ -283,15 +275,8 @@ class RemoteProposer:
     async def propose(self, command: Any, author: Author) -> Change:
         """Ask shard 0. If it dies meanwhile the outcome is unknown and the caller is told so."""
         code, payload = encode_proposal(command)
-
-        def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
-            self._peers.ask(
-                METADATA_SHARD, RequestKind.PROPOSE, done, buffer=buffer, position=position,
-                length=length, first=code, second=author.user_id, birth=author.created_at,
-                rule=DeathRule.FAIL,
-            )  # fmt: skip
-
-        index, new_id, _ = await lend(self._pool, payload, ask)
+        kind = partial(Propose, code, *author)
+        index, new_id, _ = await lend(self._peers, self._pool, METADATA_SHARD, kind, payload)
         return Change(index, new_id)
 
 

@@ -41,7 +41,7 @@ class Claims:
             cursor = self._cursor(partition, claim)
             cursor.begin_poll(claim)
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
 
         def ended(status: int, first: int = 0, found: int = 0, current: int = 0) -> None:
@@ -69,13 +69,13 @@ class Claims:
             cursor = self._cursor(partition, claim)
             cursor.admit(claim)
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
 
         def stored(status: int, *_nothing: int) -> None:
             if status == 0:
                 self._close_if_settled(partition, cursor, claim.group_id)
-            done(status, 0, 0, 0)
+            done(status)
 
         self._commit(partition, cursor, claim, offset, stored)
 
@@ -85,7 +85,7 @@ class Claims:
             partition = self._partitions.find(target)
             self._cursor(partition, claim).admit(claim)
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
         self._partitions.delete_offset(target, GROUP, claim.group_id, done)
 
@@ -98,23 +98,23 @@ class Claims:
             partition = self._partitions.find(target)
             cursor = self._cursor(partition, Claim(group_id, birth, watch.ticket))
         except BrokerError:
-            done(0, 1, 0, 0)
+            done(0, 1)
             return
         cursor.revoke(watch)
         cursor.close_if_settled(partition.offsets.get(GROUP, group_id))
-        done(0, cursor.fence >= watch.ticket, 0, 0)
+        done(0, cursor.fence >= watch.ticket)
 
     def _commit(
         self, partition: OwnedPartition, cursor: Cursor, claim: Claim, offset: int, done: Done
     ) -> None:
         if partition.cursors.get(claim.group_id) is not cursor:
-            done(ConsumerGroupIdNotFound.status, 0, 0, 0)
+            done(ConsumerGroupIdNotFound.status)
             return
 
         def stored(status: int, *_nothing: int) -> None:
             if status == 0:
                 cursor.committed(offset)
-            done(status, 0, 0, 0)
+            done(status)
 
         self._partitions.store_offset(
             partition.target, GROUP, claim.group_id, offset, UNKNOWN_USER, stored

@@ -24,8 +24,6 @@ from borzoi.protocol.errors import (
     ShardCommunicationError,
 )
 from borzoi.protocol.responses.consumers import ConsumerGroupMember
-from borzoi.router.buffer import Buffer
-from borzoi.router.placement import unpack_namespace
 from borzoi.router.pool import MemoryPool
 from borzoi.router.target import Target
 from borzoi.shards.changes.service import MetadataService
@@ -37,8 +35,9 @@ from borzoi.shards.groups.assignment import (
     decode_assignments,
     encode_assignments,
 )
-from borzoi.shards.groups.claim_owners import ClaimOwners
+from borzoi.shards.groups.claims import Claims
 from borzoi.shards.groups.local_members import LocalMembers
+from borzoi.shards.groups.requests import Assign, Release, Report
 from borzoi.shards.groups.roster import (
     Member,
     Roster,
@@ -54,10 +53,11 @@ from borzoi.shards.metadata.effects import Effects, GroupRef
 from borzoi.shards.metadata.state import Topic
 from borzoi.shards.partitions.group_cursor import Watch
 from borzoi.shards.ports.owners import Owners
-from borzoi.shards.rings.asking import Abandoned, asked
-from borzoi.shards.rings.lending import lend, told_by
-from borzoi.shards.rings.peers import DeathRule, Peers
-from borzoi.shards.rings.requests import Done, RequestKind
+from borzoi.shards.rings.asking import Abandoned
+from borzoi.shards.rings.gather import Gather
+from borzoi.shards.rings.lending import lend
+from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.requests import Done, ignore
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -77,8 +77,7 @@ class Coordinator:
         loop: asyncio.AbstractEventLoop,
         generation: int,
         metadata: MetadataService,
-        owners: Owners,
-        claim_owners: ClaimOwners,
+        owners: Owners[Claims],
         local: LocalMembers,
         peers: Peers,
         pool: MemoryPool,
@@ -91,7 +90,6 @@ class Coordinator:
         self._epoch = generation << EPOCH_BITS
         self._metadata = metadata
         self._owners = owners
-        self._claim_owners = claim_owners
         self._local = local
         self._peers = peers
         self._pool = pool
@@ -111,8 +109,7 @@ class Coordinator:
     async def adopt(self) -> None:
         """Take over the members that the other shards have, and begin to work."""
         reported: list[tuple[int, Assignment]] = []
-        for shard in self._peers.shards():
-            data = await told_by(self._peers, self._pool, shard, RequestKind.GROUP_REPORT)
+        for shard, data in (await Gather(self._peers, self._pool).told(Report)).items():
             reported.extend((shard, one) for one in decode_assignments(data))
         for group, roster in adopted(reported, self._metadata.refresh()).items():
             count = self._metadata.state.topic(group.stream_id, group.topic_id).partitions_count
@@ -221,7 +218,7 @@ class Coordinator:
     def _join(self, group: GroupRef, birth: int, client_id: int, shard: int, done: Done) -> None:
         topic = self._topic(group, birth)
         if topic is None:
-            done(ConsumerGroupIdNotFound.status, 0, 0, 0)
+            done(ConsumerGroupIdNotFound.status)
             return
         roster = self._rosters.get(group) or Roster(birth)
         known = roster.find(client_id)
@@ -248,7 +245,7 @@ class Coordinator:
     def _leave(self, group: GroupRef, birth: int, client_id: int, done: Done) -> None:
         roster = self._rosters.get(group)
         if roster is None or roster.birth != birth or roster.find(client_id) is None:
-            done(ConsumerGroupMemberNotFound.status, 0, 0, 0)
+            done(ConsumerGroupMemberNotFound.status)
             return
         self._depart(group, roster, [client_id])
         self._finish(self._tell_all(), done)
@@ -274,7 +271,7 @@ class Coordinator:
         roster = self._rosters.get(group)
         if roster is None or roster.birth != birth or roster.find(client_id) is None:
             # It was on its way when the last shard 0 died, and in the report of no shard.
-            self._join(group, birth, client_id, shard, _ignore)
+            self._join(group, birth, client_id, shard, ignore)
             return
         roster = self._rosters[group] = place(roster, client_id, shard, None)
         self._order(shard, assignments_of(group, roster)[client_id])
@@ -338,17 +335,11 @@ class Coordinator:
     ) -> None:
         """Asks the owners to release; what they release at once moves before any order is sent."""
         since = {one.partition: one.since for member in roster.members for one in member.held}
-        asking = {
-            partition: asked(
-                self._release_of(
-                    target,
-                    group.group_id,
-                    roster.birth,
-                    Watch(since[partition], roster.revocations[partition].ticket, False),
-                )
-            )
-            for partition, target in partitions.items()
-        }
+        asking = {}
+        for partition, target in partitions.items():
+            watch = Watch(since[partition], roster.revocations[partition].ticket, False)
+            release = Release(target, group.group_id, roster.birth, watch)
+            asking[partition] = self._owners.ask(release)
         answers = await asyncio.gather(*asking.values(), return_exceptions=True)
         released = {}
         for partition, answer in zip(asking, answers, strict=True):
@@ -363,11 +354,6 @@ class Coordinator:
         if released and now is not None and now.birth == roster.birth:
             self._put(group, complete(now, released, self._next_epoch()))
         await self._tell_all()
-
-    def _release_of(
-        self, target: Target, group_id: int, birth: int, watch: Watch
-    ) -> Callable[[Done], None]:
-        return lambda done: self._claim_owners.release(target, group_id, birth, watch, done)
 
     def _ask_again(self, group: GroupRef, roster: Roster, shard: int | None = None) -> None:
         """Repeat the question about what waits, with force where the time is over."""
@@ -394,7 +380,7 @@ class Coordinator:
                 if status == 0 and released:
                     self.released(group, roster.birth, partition, ticket)
 
-            self._claim_owners.release(target, group.group_id, roster.birth, watch, answered)
+            self._owners.do(Release(target, group.group_id, roster.birth, watch), answered)
 
     def _check(self) -> None:
         """The periodic look at what has been waiting for too long."""
@@ -436,7 +422,8 @@ class Coordinator:
                     self._local.put(orders.values())
                     continue
                 try:
-                    await self._send_orders(shard, list(orders.values()))
+                    data = encode_assignments(list(orders.values()))
+                    await lend(self._peers, self._pool, shard, Assign, data)
                 except ShardCommunicationError as error:
                     LOG.warning(
                         "shard %d gets the assignments of its members later: %s", shard, error
@@ -444,32 +431,13 @@ class Coordinator:
                     self._orders[shard] = orders | self._orders.get(shard, {})
                     await asyncio.sleep(RETRY_INTERVAL_S)
 
-    async def _send_orders(self, shard: int, orders: list[Assignment]) -> None:
-        def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
-            self._peers.ask(
-                shard, RequestKind.GROUP_ASSIGN, done, buffer=buffer, position=position,
-                length=length, rule=DeathRule.COMPLETE,
-            )  # fmt: skip
-
-        await lend(self._pool, encode_assignments(orders), ask)
-
     def _finish(self, work: Coroutine[Any, Any, None], done: Done) -> None:
         async def run() -> None:
             await work
-            done(0, 0, 0, 0)
+            done(0)
 
         self._tasks.start(run())
 
 
-def group_of(namespace: int, group_id: int) -> GroupRef:
-    """The group that a descriptor names: any partition of its topic, and its id."""
-    stream_id, topic_id, _ = unpack_namespace(namespace)
-    return GroupRef(stream_id, topic_id, group_id)
-
-
 def _members(roster: Roster | None) -> tuple[Member, ...]:
     return () if roster is None else roster.members
-
-
-def _ignore(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
-    """The answer to a join without a waiting client: there is nothing to do."""

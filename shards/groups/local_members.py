@@ -14,8 +14,10 @@ from borzoi.shards.groups.assignment import (
     decode_assignments,
     encode_assignments,
 )
+from borzoi.shards.groups.requests import Assign, Report
 from borzoi.shards.groups.share import Share
 from borzoi.shards.metadata.effects import Effects, GroupRef
+from borzoi.shards.rings.lending import tell
 from borzoi.shards.rings.requests import Done
 
 
@@ -76,10 +78,14 @@ class LocalMembers:
             if not groups:
                 del self._by_client[client_id]
 
-    def serve_assign(self, lent: memoryview, done: Done) -> None:
+    def serve_assign(self, _shard: int, _request: Assign, lent: memoryview, done: Done) -> None:
         """Orders of shard 0 in its buffer."""
         self.put(decode_assignments(bytes(lent)))
-        done(0, 0, 0, 0)
+        done(0)
+
+    def serve_report(self, _shard: int, _request: Report, lent: memoryview, done: Done) -> None:
+        """Write everything into the buffer of a shard 0 that has just been born."""
+        tell(lent, self.report(), done)
 
     def report(self) -> bytes:
         """Everything, for a shard 0 that has just been born."""

@@ -4,26 +4,37 @@ Members belong to shard 0 (coordinator.py): joins, leaves and ends of sessions g
 rings or by a call if this is shard 0. What the own sessions hold is known here (local_members.py).
 """
 
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from borzoi.protocol.identifiers import U32_MAX
 from borzoi.protocol.responses.consumers import ConsumerGroupMember
-from borzoi.router.buffer import Buffer
-from borzoi.router.placement import pack_namespace
+from borzoi.router.placement import unpack_namespace
 from borzoi.router.pool import MemoryPool
 from borzoi.router.target import Target
 from borzoi.shards.changes.writing import METADATA_SHARD
-from borzoi.shards.groups.claim_owners import ClaimOwners
-from borzoi.shards.groups.coordinator import Coordinator, group_of
+from borzoi.shards.groups.claims import Claims
+from borzoi.shards.groups.coordinator import Coordinator
 from borzoi.shards.groups.local_members import LocalMembers
+from borzoi.shards.groups.member_requests import (
+    Arrived,
+    Gone,
+    Join,
+    Leave,
+    Moving,
+    OfMember,
+    Released,
+    TellMembers,
+)
 from borzoi.shards.groups.share import Seat, Turns
 from borzoi.shards.metadata.effects import Effects, GroupRef
+from borzoi.shards.ports.owners import Owners
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.lending import tell, told
-from borzoi.shards.rings.peers import DeathRule, Peers
-from borzoi.shards.rings.requests import Done, Request, RequestKind
+from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.requests import Done, ignore
 
 ALL: Final = U32_MAX
 """Instead of a group: how many members each group of the topic has."""
@@ -44,7 +55,7 @@ class Groups:
         peers: Peers,
         pool: MemoryPool,
         local: LocalMembers,
-        owners: ClaimOwners,
+        owners: Owners[Claims],
         coordinator: Coordinator | None,
     ) -> None:
         self._shard = shard
@@ -59,25 +70,11 @@ class Groups:
     async def join(self, client_id: int, group: GroupRef, birth: int) -> None:
         """Become a member; when this returns the assignment has reached all members."""
         self._known.add(client_id)
-
-        def start(done: Done) -> None:
-            if self._coordinator is not None:
-                self._coordinator.join(group, birth, client_id, self._shard, done)
-            else:
-                self._ask_about(RequestKind.GROUP_JOIN, group, birth, client_id, done)
-
-        await asked(start)
+        await asked(partial(self._do, Join(*group, birth, client_id)))
 
     async def leave(self, client_id: int, group: GroupRef, birth: int) -> None:
         """Be no member any longer."""
-
-        def start(done: Done) -> None:
-            if self._coordinator is not None:
-                self._coordinator.leave(group, birth, client_id, done)
-            else:
-                self._ask_about(RequestKind.GROUP_LEAVE, group, birth, client_id, done)
-
-        await asked(start)
+        await asked(partial(self._do, Leave(*group, birth, client_id)))
 
     def client_gone(self, client_id: int) -> None:
         """A session has ended, or does not count as one any more: it leaves all its groups."""
@@ -85,14 +82,7 @@ class Groups:
         if client_id not in self._known:
             return
         self._known.discard(client_id)
-        if self._coordinator is not None:
-            self._coordinator.gone(client_id, self._shard)
-        else:
-            # If shard 0 dies meanwhile, its successor hears of those who are left.
-            self._peers.ask(
-                METADATA_SHARD, RequestKind.GROUP_GONE, _ignore, first=client_id,
-                rule=DeathRule.COMPLETE,
-            )  # fmt: skip
+        self._do(Gone(client_id), ignore)
 
     async def members(self, group: GroupRef, birth: int) -> tuple[ConsumerGroupMember, ...]:
         """The members of a group, on whichever shards they are."""
@@ -125,13 +115,7 @@ class Groups:
         if client_id not in self._known:
             return
         self._known.discard(client_id)
-        if self._coordinator is not None:
-            self._coordinator.moving(client_id, shard)
-        else:
-            self._peers.ask(
-                METADATA_SHARD, RequestKind.GROUP_MOVING, _ignore, first=client_id, second=shard,
-                rule=DeathRule.COMPLETE,
-            )  # fmt: skip
+        self._do(Moving(client_id, shard), ignore)
 
     def arrived(self, client_id: int, seats: tuple[Seat, ...]) -> None:
         """A session has come from another shard; it is connected here by now."""
@@ -140,13 +124,7 @@ class Groups:
         self._known.add(client_id)
         self.local.put(seat.assignment for seat in seats)
         for assignment in [seat.assignment for seat in seats]:
-            group, birth = assignment.group, assignment.birth
-            if self._coordinator is not None:
-                self._coordinator.arrived(group, birth, client_id, self._shard)
-            else:
-                self._ask_about(
-                    RequestKind.GROUP_ARRIVED, group, birth, client_id, _ignore, DeathRule.COMPLETE
-                )
+            self._do(Arrived(*assignment.group, assignment.birth, client_id), ignore)
 
     def lost(self, client_id: int, seats: tuple[Seat, ...]) -> None:
         """A session that was to come from another shard never will."""
@@ -158,14 +136,8 @@ class Groups:
 
     def released(self, target: Target, group_id: int, birth: int, ticket: int) -> None:
         """A partition of ours was closed to its holder: let shard 0 give it to the next."""
-        if self._coordinator is not None:
-            group = group_of(target.namespace, group_id)
-            self._coordinator.released(group, birth, target.partition_id, ticket)
-            return
-        self._peers.ask(
-            METADATA_SHARD, RequestKind.GROUP_RELEASED, _ignore, namespace=target.namespace,
-            position=ticket, length=birth, second=group_id, rule=DeathRule.COMPLETE,
-        )  # fmt: skip
+        place = unpack_namespace(target.namespace)
+        self._do(Released(*place, group_id, birth, ticket), ignore)
 
     def take_effects(self, effects: Effects) -> None:
         """Deleted groups, topics of another size."""
@@ -178,98 +150,42 @@ class Groups:
         if self._coordinator is not None:
             self._coordinator.shard_died(shard)
 
-    def serve(self, shard: int, request: Request, lent: memoryview, done: Done) -> None:
-        """What a peer asks or tells."""
-        match request.kind:
-            case RequestKind.GROUP_ASSIGN:
-                self.local.serve_assign(lent, done)
-            case RequestKind.GROUP_REPORT:
-                tell(lent, self.local.report(), done)
-            case (
-                RequestKind.GROUP_POLL
-                | RequestKind.GROUP_STORE
-                | RequestKind.GROUP_DELETE
-                | RequestKind.GROUP_RELEASE
-            ):
-                self.owners.serve(request, done)
-            case _:
-                self._serve_as_coordinator(shard, request, lent, done)
+    # What peers ask of shard 0.
 
-    def _serve_as_coordinator(
-        self, shard: int, request: Request, lent: memoryview, done: Done
+    def serve(self, shard: int, request: OfMember, _lent: memoryview, done: Done) -> None:
+        """Carry out what a peer asks or tells about its sessions."""
+        assert self._coordinator is not None, "only shard 0 is asked about members"
+        request.carry_out(self._coordinator, shard, done)
+
+    def serve_members(
+        self, _shard: int, request: TellMembers, lent: memoryview, done: Done
     ) -> None:
+        """Write the members of a group, or how many each group has, into a peer's buffer."""
         coordinator = self._coordinator
         assert coordinator is not None, "only shard 0 is asked about members"
-        group = group_of(request.namespace, request.second)
-        client_id, birth = request.first, request.length
-        match request.kind:
-            case RequestKind.GROUP_JOIN:
-                coordinator.join(group, birth, client_id, shard, done)
-            case RequestKind.GROUP_LEAVE:
-                coordinator.leave(group, birth, client_id, done)
-            case RequestKind.GROUP_MEMBERS:
-                coordinator.when_adopted(lambda: self._tell_members(request, lent, done))
-            case RequestKind.GROUP_ARRIVED:
-                coordinator.arrived(group, birth, client_id, shard)
-                done(0, 0, 0, 0)
-            case RequestKind.GROUP_MOVING:
-                coordinator.moving(client_id, request.second)
-                done(0, 0, 0, 0)
-            case RequestKind.GROUP_GONE:
-                coordinator.gone(client_id, shard)
-                done(0, 0, 0, 0)
-            case RequestKind.GROUP_RELEASED:
-                partition = Target(request.namespace, 0, 0).partition_id
-                coordinator.released(group, birth, partition, request.position)
-                done(0, 0, 0, 0)
-            case _:
-                raise AssertionError(f"request kind {request.kind} is not about groups")
+        group = GroupRef(request.stream_id, request.topic_id, request.group_id)
 
-    def _tell_members(self, request: Request, lent: memoryview, done: Done) -> None:
-        assert self._coordinator is not None
-        group = group_of(request.namespace, request.second)
-        if group.group_id == ALL:
-            counts = self._coordinator.counts(group.stream_id, group.topic_id)
-            tell(lent, msgspec.msgpack.encode(counts), done)
-        else:
-            members = self._coordinator.members(group, request.first)
-            pairs = [(member.id, member.partitions) for member in members]
-            tell(lent, msgspec.msgpack.encode(pairs), done)
+        def found() -> dict[int, int] | list[tuple[int, tuple[int, ...]]]:
+            if group.group_id == ALL:
+                return coordinator.counts(group.stream_id, group.topic_id)
+            members = coordinator.members(group, request.birth)
+            return [(member.id, member.partitions) for member in members]
+
+        coordinator.when_adopted(lambda: tell(lent, msgspec.msgpack.encode(found()), done))
 
     # Asking shard 0.
 
+    def _do(self, request: OfMember, done: Done) -> None:
+        """Have shard 0 carry a request out."""
+        if self._coordinator is not None:
+            request.carry_out(self._coordinator, self._shard, done)
+        else:
+            self._peers.ask(METADATA_SHARD, request, done)
+
     def _adopted(self, done: Done) -> None:
         assert self._coordinator is not None
-        self._coordinator.when_adopted(lambda: done(0, 0, 0, 0))
-
-    def _ask_about(
-        self,
-        kind: RequestKind,
-        group: GroupRef,
-        birth: int,
-        client_id: int,
-        done: Done,
-        rule: DeathRule = DeathRule.RESUBMIT,
-    ) -> None:
-        self._peers.ask(
-            METADATA_SHARD, kind, done, namespace=_namespace(group), length=birth,
-            first=client_id, second=group.group_id, rule=rule,
-        )  # fmt: skip
+        self._coordinator.when_adopted(lambda: done(0))
 
     async def _report(self, group: GroupRef, birth: int) -> bytes:
-        def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
-            self._peers.ask(
-                METADATA_SHARD, RequestKind.GROUP_MEMBERS, done, buffer=buffer, position=position,
-                length=length, namespace=_namespace(group), first=birth, second=group.group_id,
-                rule=DeathRule.REREAD,
-            )  # fmt: skip
-
-        return await told(self._pool, ask)
-
-
-def _namespace(group: GroupRef) -> int:
-    return pack_namespace(group.stream_id, group.topic_id, 0)
-
-
-def _ignore(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
-    """The answer to a report without a waiting caller: there is nothing to do."""
+        kind = partial(TellMembers, *group, birth)
+        return await told(self._peers, self._pool, METADATA_SHARD, kind)

@@ -11,12 +11,14 @@ from borzoi.protocol.errors import NotResolvedConsumer, PartitionNotFound
 from borzoi.protocol.identifiers import ConsumerKind, Identifier, consumer_number
 from borzoi.protocol.responses.consumers import ConsumerOffsetInfo
 from borzoi.router.target import Target
+from borzoi.shards.groups.requests import GroupDelete, GroupStore
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.membership import membership
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.access import require
 from borzoi.shards.metadata.state import Stream, Topic
 from borzoi.shards.partitions.group_cursor import Claim
+from borzoi.shards.ports.requests import DeleteOffset, Flush, GetOffset, StoreOffset
 
 
 async def get_consumer_offset(
@@ -41,10 +43,12 @@ async def get_consumer_offset(
         return None
     target = services.metadata.target(stream.id, topic, partition_id)
     try:
-        stored, current = await services.owners.get_offset(target, command.consumer.kind, consumer)
+        is_stored, stored, current = await services.owners.ask(
+            GetOffset(target, command.consumer.kind, consumer)
+        )
     except PartitionNotFound:
         return None
-    if stored is None:
+    if not is_stored:
         return None
     return ConsumerOffsetInfo(partition_id, current, stored)
 
@@ -55,11 +59,11 @@ async def store_consumer_offset(
     """Commit an offset, forwards or backwards."""
     if command.consumer.kind == ConsumerKind.GROUP:
         target, claim = _claimed(services, caller, Code.STORE_CONSUMER_OFFSET, command)
-        await services.groups.owners.store_offset(target, claim, command.offset)
+        await services.groups.owners.ask(GroupStore(target, *claim, command.offset))
         return
     target, consumer = _own_partition(services, caller, Code.STORE_CONSUMER_OFFSET, command)
-    await services.owners.store_offset(
-        target, command.consumer.kind, consumer, command.offset, caller.user
+    await services.owners.ask(
+        StoreOffset(target, command.consumer.kind, consumer, command.offset, caller.user)
     )
 
 
@@ -69,10 +73,10 @@ async def delete_consumer_offset(
     """Forget a committed offset."""
     if command.consumer.kind == ConsumerKind.GROUP:
         target, claim = _claimed(services, caller, Code.DELETE_CONSUMER_OFFSET, command)
-        await services.groups.owners.delete_offset(target, claim)
+        await services.groups.owners.ask(GroupDelete(target, *claim))
         return
     target, consumer = _own_partition(services, caller, Code.DELETE_CONSUMER_OFFSET, command)
-    await services.owners.delete_offset(target, command.consumer.kind, consumer)
+    await services.owners.ask(DeleteOffset(target, command.consumer.kind, consumer))
 
 
 async def flush_unsaved_buffer(
@@ -83,7 +87,7 @@ async def flush_unsaved_buffer(
         services, caller, Code.FLUSH_UNSAVED_BUFFER, command.stream, command.topic
     )
     target = services.metadata.target(stream.id, topic, command.partition_id)
-    await services.owners.flush(target, command.fsync)
+    await services.owners.ask(Flush(target, command.fsync))
 
 
 def _own_partition(

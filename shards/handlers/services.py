@@ -15,7 +15,7 @@ from borzoi.shards.observing.snapshots import Snapshots
 from borzoi.shards.observing.statistics import Statistics
 from borzoi.shards.orders.migration import Migration
 from borzoi.shards.partitions.durability import Durability
-from borzoi.shards.ports.owners import Owners
+from borzoi.shards.ports.owners import PartitionOwners
 from borzoi.shards.ports.partitioning import Sends
 from borzoi.shards.ports.polls import Polls
 from borzoi.shards.reading.describe import Describer
@@ -35,7 +35,7 @@ class Services:
     logins: Logins
     metadata: MetadataService
     migration: Migration
-    owners: Owners
+    owners: PartitionOwners
     polls: Polls
     pool: MemoryPool
     sends: Sends

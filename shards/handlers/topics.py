@@ -21,6 +21,7 @@ from borzoi.shards.handlers.journals import show_journals
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.access import require
 from borzoi.shards.metadata.decide import check_arguments
+from borzoi.shards.ports.requests import DeleteOldest
 from borzoi.shards.upkeep.compression import ignored
 
 LOG: Final = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ async def delete_segments(services: Services, caller: Caller, command: DeleteSeg
     topic = stream.topic(command.topic)
     require(state, caller.user, Code.DELETE_SEGMENTS, stream.id, topic.id)
     target = services.metadata.target(stream.id, topic, command.partition_id)
-    await services.owners.delete_segments(target, command.segments_count)
+    await services.owners.ask(DeleteOldest(target, command.segments_count))
 
 
 async def _change(

@@ -19,12 +19,16 @@ from borzoi.protocol.responses.clients import (
     decode_many_client_details,
     encode_client_details,
 )
-from borzoi.router.pool import MemoryPool
 from borzoi.shards.metadata.effects import Effects, GroupRef
-from borzoi.shards.rings.asking import asked
-from borzoi.shards.rings.lending import tell, told_by
-from borzoi.shards.rings.peers import DeathRule, Peers
-from borzoi.shards.rings.requests import Done, RequestKind
+from borzoi.shards.rings.gather import Gather
+from borzoi.shards.rings.lending import tell
+from borzoi.shards.rings.requests import Done, Telling
+
+
+class TellClients(Telling):
+    """Write the connected clients into the lent buffer. Second result: their count."""
+
+    KIND = 9
 
 
 class Connected(Protocol):
@@ -47,11 +51,8 @@ class Connected(Protocol):
 class Clients:
     """The sessions of this shard by client id."""
 
-    def __init__(
-        self, peers: Peers, pool: MemoryPool, groups_of: Callable[[int], Iterable[GroupRef]]
-    ) -> None:
-        self._peers = peers
-        self._pool = pool
+    def __init__(self, gather: Gather, groups_of: Callable[[int], Iterable[GroupRef]]) -> None:
+        self._gather = gather
         self._sessions: dict[int, Connected] = {}
         self._evicted: dict[Connected, None] = {}
         self._groups_of = groups_of
@@ -122,22 +123,15 @@ class Clients:
     async def everybody(self) -> list[ClientDetails]:
         """The clients of all shards by id."""
         found = [self.describe(session) for session in self._sessions.values()]
-        for shard in self._peers.shards():
-            data = await told_by(self._peers, self._pool, shard, RequestKind.CLIENTS)
+        for data in (await self._gather.told(TellClients)).values():
             found.extend(decode_many_client_details(memoryview(data)))
         return sorted(found, key=lambda details: details.client.client_id)
 
     async def count(self) -> int:
         """How many clients are connected to all shards."""
-        count = len(self._sessions)
-        for shard in self._peers.shards():
-
-            def start(done: Done, shard: int = shard) -> None:
-                self._peers.ask(shard, RequestKind.CLIENTS, done, rule=DeathRule.COMPLETE)
-
-            _, there, _ = await asked(start)
-            count += there
-        return count
+        here = len(self._sessions)
+        # Into a buffer of no bytes nothing is written, and all are counted.
+        return here + sum(there for _, there, _ in await self._gather.answers(TellClients(0, 0)))
 
     def serve(self, lent: memoryview, done: Done) -> None:
         """Write our clients into a peer's buffer, or say how large it has to be."""

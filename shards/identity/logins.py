@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import Disconnected, InvalidCredentials, UserInactive
 from borzoi.protocol.permissions import UserStatus
@@ -34,7 +34,7 @@ from borzoi.shards.identity.login_failures import (
 )
 from borzoi.shards.loop.pace import Pace, Paces
 from borzoi.shards.metadata.state import State, User
-from borzoi.shards.rings.requests import Request
+from borzoi.shards.rings.requests import DeathRule, Done, Request
 from borzoi.shares import address_taker, user_taker
 
 LOG: Final = logging.getLogger(__name__)
@@ -76,11 +76,16 @@ class Note(IntEnum):
     SUCCEEDED = 2
 
 
-class TellPeers(Protocol):
-    """How a note reaches the other shards."""
+class LoginNote(Request):
+    """To all other shards: how an attempt ended, with its digests."""
 
-    def __call__(self, note: Note, attempt: Attempt) -> None:
-        """Without waiting for anybody."""
+    KIND = 64
+    RULE = DeathRule.COMPLETE
+
+    note: int
+    pair: int
+    host: int
+    name: int
 
 
 class Logins:
@@ -92,7 +97,7 @@ class Logins:
         hashing: Hashing,
         failures: LoginFailures,
         limits: FailureLimits,
-        tell_peers: TellPeers,
+        tell_peers: Callable[[LoginNote], None],
     ) -> None:
         self._metadata = metadata
         self._hashing = hashing
@@ -159,13 +164,14 @@ class Logins:
                 "login of %s from %s failed: %s, %d lately", account, who.host, reason, count
             )
 
-    def serve(self, request: Request) -> None:
+    def serve(self, _shard: int, request: LoginNote, _lent: memoryview, done: Done) -> None:
         """A note of another shard."""
-        attempt = Attempt(request.first, request.second, request.namespace)
-        if request.option == Note.FAILED:
+        attempt = Attempt(request.pair, request.host, request.name)
+        if request.note == Note.FAILED:
             self._failures.failed(attempt)
         else:
             self._failures.succeeded(attempt)
+        done(0)
 
     def _asker(self, account: Account, attempt: Attempt, who: Who) -> Asker:
         """Returns the taker of turns: a user that is logged in, or has been from there lately.
@@ -200,9 +206,9 @@ class Logins:
         """Remember the outcome here and on the other shards."""
         if fits:
             if self._failures.succeeded(attempt):
-                self._tell_peers(Note.SUCCEEDED, attempt)
+                self._tell_peers(LoginNote(Note.SUCCEEDED, *attempt))
             return None
-        self._tell_peers(Note.FAILED, attempt)
+        self._tell_peers(LoginNote(Note.FAILED, *attempt))
         return self._failures.failed(attempt)
 
     def _tell(self, username: str, who: Who, failed: Failed) -> None:

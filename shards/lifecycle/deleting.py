@@ -124,7 +124,7 @@ class Deleting:
         def choose(sealed: Sequence[SealedSegment], committed: int | None) -> Choice:
             return choose_expired(sealed, now_us, expiry_us, committed, self._unread)
 
-        self._delete(partition, choose, lambda status: done(status, 0, 0, 0))
+        self._delete(partition, choose, done)
 
     def candidates(self, target: Target) -> list[Candidate]:
         """What the size limit of the topic may choose from."""
@@ -146,9 +146,9 @@ class Deleting:
         try:
             partition = self._partitions.find(target)
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
-        self._delete(partition, choose, lambda status: done(status, 0, 0, 0))
+        self._delete(partition, choose, done)
 
     def _delete(self, partition: OwnedPartition, choose: Choose, ended: Ended) -> None:
         sealed = partition.log.sealed

@@ -62,12 +62,12 @@ class Repairing:
         try:
             partition = self._partitions.find(target)
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
         key = SegmentKey(target.namespace, target.birth, segment)
         checked_at = self._checked.get(key)
         if checked_at is not None and self._loop.time() - checked_at < CHECK_AGAIN_S:
-            done(0, 0, 0, 0)
+            done(0)
             return
         if key in self._waiting:
             self._waiting[key].append(done)
@@ -130,4 +130,4 @@ class Repairing:
 
     def _end(self, key: SegmentKey, status: int) -> None:
         for done in self._waiting.pop(key):
-            done(status, 0, 0, 0)
+            done(status)

@@ -11,30 +11,33 @@ from collections.abc import Iterable
 
 from borzoi.protocol.responses.stats import CACHE_METRIC, CacheMetric
 from borzoi.router.placement import unpack_namespace
-from borzoi.router.pool import MemoryPool
 from borzoi.shards.reading.readers import Readers
-from borzoi.shards.rings.lending import tell, told_by
-from borzoi.shards.rings.peers import Peers
-from borzoi.shards.rings.requests import Done, RequestKind
+from borzoi.shards.rings.gather import Gather
+from borzoi.shards.rings.lending import tell
+from borzoi.shards.rings.requests import Done, Telling
+
+
+class TellReadHits(Telling):
+    """Write what was read from memory and what was not into the lent buffer."""
+
+    KIND = 65
 
 
 class Caches:
     """The counters of this shard, and everybody's by asking."""
 
-    def __init__(self, readers: Readers, peers: Peers, pool: MemoryPool) -> None:
+    def __init__(self, readers: Readers, gather: Gather) -> None:
         self._readers = readers
-        self._peers = peers
-        self._pool = pool
+        self._gather = gather
 
     async def metrics(self) -> tuple[CacheMetric, ...]:
         """One entry for each partition that anybody has read lately."""
         found = self._own()
-        for shard in self._peers.shards():
-            data = await told_by(self._peers, self._pool, shard, RequestKind.CACHE_METRICS)
+        for data in (await self._gather.told(TellReadHits)).values():
             found += map(CacheMetric._make, CACHE_METRIC.iter_unpack(data))
         return together(found)
 
-    def serve(self, lent: memoryview, done: Done) -> None:
+    def serve(self, _shard: int, _request: TellReadHits, lent: memoryview, done: Done) -> None:
         """Write our counters into a peer's buffer, or say how large it has to be."""
         tell(lent, b"".join(CACHE_METRIC.pack(*metric) for metric in self._own()), done)
 

@@ -5,19 +5,16 @@ deletion. The shard that is asked joins the texts of all. A worker that was repl
 zero, so each text says for how long it has counted.
 """
 
-import asyncio
 import heapq
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from borzoi.protocol.errors import BrokerError
 from borzoi.router.placement import unpack_namespace
-from borzoi.router.pool import MemoryPool
 from borzoi.shards.lifecycle.blockers import name_of
 from borzoi.shards.lifecycle.deleting import DeletingStats
-from borzoi.shards.rings.lending import tell, told_by
-from borzoi.shards.rings.peers import Peers
-from borzoi.shards.rings.requests import Done, RequestKind
+from borzoi.shards.rings.gather import Gather
+from borzoi.shards.rings.lending import tell
+from borzoi.shards.rings.requests import Done, Telling
 from borzoi.shards.upkeep.archiver import ArchivingStats
 from borzoi.shards.upkeep.compression import CompressingStats
 
@@ -35,40 +32,40 @@ class UpkeepStats(NamedTuple):
     compressed: CompressingStats = CompressingStats()
 
 
+class TellUpkeep(Telling):
+    """Write what was deleted and archived, as text, into the lent buffer."""
+
+    KIND = 66
+
+
 class Upkeep:
     """The figures of this shard, and everybody's by asking."""
 
-    def __init__(
-        self, shard: int, stats: Callable[[], UpkeepStats], peers: Peers, pool: MemoryPool
-    ) -> None:
+    def __init__(self, shard: int, stats: Callable[[], UpkeepStats], gather: Gather) -> None:
         self._shard = shard
         self._stats = stats
-        self._peers = peers
-        self._pool = pool
+        self._gather = gather
 
     async def report(self) -> bytes:
         """The texts of all shards, in their order. Waits for none that does not answer."""
-        shards = sorted((self._shard, *self._peers.shards()))
-        return b"".join(await asyncio.gather(*(self._text_of(shard) for shard in shards)))
+        found = await self._gather.told_within(ANSWER_TIME_MAX_S, TellUpkeep)
+        texts = {shard: _text(shard, told) for shard, told in found.items()}
+        texts[self._shard] = self._own()
+        return b"".join(texts[shard] for shard in sorted(texts))
 
-    async def _text_of(self, shard: int) -> bytes:
-        if shard == self._shard:
-            return self._own()
-
-        try:
-            async with asyncio.timeout(ANSWER_TIME_MAX_S):
-                text = await told_by(self._peers, self._pool, shard, RequestKind.UPKEEP)
-        except (TimeoutError, BrokerError) as error:
-            return f"shard {shard} cannot be asked: {error!r}\n".encode()
-        return text or b"shard %d is being replaced\n" % shard
-
-    def serve(self, lent: memoryview, done: Done) -> None:
+    def serve(self, _shard: int, _request: TellUpkeep, lent: memoryview, done: Done) -> None:
         """Write our text into a peer's buffer, or say how large it has to be."""
         tell(lent, self._own(), done)
 
     def _own(self) -> bytes:
         lines = (f"shard {self._shard}: {line}\n" for line in described(self._stats()))
         return "".join(lines).encode()
+
+
+def _text(shard: int, told: bytes | Exception) -> bytes:
+    if isinstance(told, Exception):
+        return f"shard {shard} cannot be asked: {told!r}\n".encode()
+    return told or b"shard %d is being replaced\n" % shard
 
 
 def described(stats: UpkeepStats) -> Iterator[str]:

@@ -105,7 +105,7 @@ class Deduplication:
             if message_count == 0:
                 self._commit.flush(
                     partition,
-                    lambda status: done(status, 0, 0, 0),
+                    done,
                     fsync=self._durability is Durability.FSYNC,
                 )
                 return
@@ -198,11 +198,11 @@ class Deduplication:
         for one in delayed:
             if failed is not None:
                 # Appended all the same, they might be duplicates.
-                one.done(failed.status, 0, 0, 0)
+                one.done(failed.status)
             elif not partition.alive:
-                one.done(PartitionNotFound.status, 0, 0, 0)
+                one.done(PartitionNotFound.status)
             else:
                 try:
                     self.append(partition, *one)
                 except BrokerError as error:
-                    one.done(error.status, 0, 0, 0)
+                    one.done(error.status)

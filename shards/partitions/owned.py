@@ -143,7 +143,7 @@ class Partitions:
                 if stored == message_count:
                     self._commit.flush(
                         partition,
-                        lambda status: done(status, 0, 0, 0),
+                        done,
                         fsync=self._durability is Durability.FSYNC,
                     )
                     return
@@ -159,7 +159,7 @@ class Partitions:
             else:
                 partition.log.stage(batch, message_count, now_us)
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
         partition.appends.append(done)
         self._commit.touch(partition)
@@ -197,13 +197,11 @@ class Partitions:
                 ),
             )
         except Packed as packed:
-            self._warm_reads.load(
-                packed, loaded, lambda error: done(error.status, 0, 0, 0), user=poll.user
-            )
+            self._warm_reads.load(packed, loaded, lambda error: done(error.status), user=poll.user)
             return
         except BrokerError as error:
             if heals_left == 0 or not self._readers.heal(target, again):
-                done(error.status, 0, 0, 0)
+                done(error.status)
             return
         current = current_offset(published)
         if start is None:
@@ -234,7 +232,7 @@ class Partitions:
         """Auto-commit: the last offset of a poll counts before the poll is answered."""
         found = slices.message_count
         if not partition.alive:
-            done(PartitionNotFound.status, 0, 0, 0)
+            done(PartitionNotFound.status)
             return
         try:
             last = slices.first_offset + found - 1
@@ -242,7 +240,7 @@ class Partitions:
                 ConsumerKind(poll.consumer_kind), poll.consumer, last, poll.user
             )
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
         partition.offset_commits.append(
             lambda status: done(status, slices.first_offset, found, current)
@@ -262,9 +260,9 @@ class Partitions:
                 )
             partition.offsets.store(ConsumerKind(kind), consumer, offset, user)
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
-        partition.offset_commits.append(lambda status: done(status, 0, 0, 0))
+        partition.offset_commits.append(done)
         self._commit.touch(partition)
 
     def get_offset(self, target: Target, kind: int, consumer: int, done: Done) -> None:
@@ -272,7 +270,7 @@ class Partitions:
         try:
             partition = self.find(target)
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
         stored = partition.offsets.get(ConsumerKind(kind), consumer)
         current = max(0, self.visible_end(partition) - 1)
@@ -285,9 +283,9 @@ class Partitions:
             if not partition.offsets.delete(ConsumerKind(kind), consumer):
                 raise ConsumerOffsetNotFound(f"consumer {consumer} of partition {target}")
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
-        done(0, 0, 0, 0)
+        done(0)
 
     def offset_figures(self) -> ShareFigures:
         """How stored offsets are shared: the fullest partition's, and the refusals of all."""
@@ -302,9 +300,9 @@ class Partitions:
         try:
             partition = self.find(target)
         except BrokerError as error:
-            done(error.status, 0, 0, 0)
+            done(error.status)
             return
-        self._commit.flush(partition, lambda status: done(status, 0, 0, 0), fsync=fsync)
+        self._commit.flush(partition, done, fsync=fsync)
 
     def flush_journals(self) -> None:
         """Mode buffered: make the board show everything that was acknowledged."""

@@ -67,4 +67,4 @@ class OwnedPartition:
         for ended in waiters:
             ended(status)
         for one in delayed:
-            one.done(status, 0, 0, 0)
+            one.done(status)

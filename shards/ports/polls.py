@@ -12,7 +12,7 @@ from borzoi.protocol.errors import BrokerError, PartitionNotFound
 from borzoi.protocol.identifiers import StrategyKind
 from borzoi.router.target import Target
 from borzoi.shards.partitions.durability import Durability
-from borzoi.shards.ports.owners import Owners
+from borzoi.shards.ports.owners import PartitionOwners
 from borzoi.shards.reading.poll_start import current_offset, poll_start
 from borzoi.shards.reading.readers import HEALS_MAX, Readers
 from borzoi.shards.reading.warm_reads import WARM_TRIES_MAX, WarmReads
@@ -33,7 +33,7 @@ class Polls:
     def __init__(
         self,
         readers: Readers,
-        owners: Owners,
+        owners: PartitionOwners,
         warm_reads: WarmReads,
         durability: Durability,
         response_size_max: int,

@@ -11,7 +11,7 @@ from borzoi.router.board import Board
 from borzoi.router.placement import unpack_namespace
 from borzoi.router.target import Target
 from borzoi.shards.metadata.effects import Effects
-from borzoi.shards.rings.requests import Done
+from borzoi.shards.rings.requests import DeathRule, Done, OfPartition
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
@@ -24,6 +24,15 @@ from borzoi.storage.reader import PartitionReader
 READERS_MAX: Final = 1024
 HEALS_MAX: Final = 8
 """So many indexes are repaired for one poll; whoever needs more asks again."""
+
+
+class SegmentReplaced(OfPartition):
+    """To all other shards: the log of a segment is another file now."""
+
+    KIND = 36
+    RULE = DeathRule.COMPLETE
+
+    first_offset: int
 
 
 class Readers:
@@ -96,11 +105,18 @@ class Readers:
             if reader.reads_count:
                 yield namespace, reader.reads_count, min(reader.cold_count, reader.reads_count)
 
-    def replaced(self, namespace: int, birth: int, segment: int) -> None:
+    def replaced(self, target: Target, segment: int) -> None:
         """The owner has compressed a segment: let go of its plain log."""
-        reader = self._readers.get((namespace, birth))
+        reader = self._readers.get((target.namespace, target.birth))
         if reader is not None:
             reader.replaced(segment)
+
+    def serve_replaced(
+        self, _shard: int, request: SegmentReplaced, _lent: memoryview, done: Done
+    ) -> None:
+        """The owner on another shard has compressed a segment."""
+        self.replaced(request.target, request.first_offset)
+        done(0)
 
     def reader(self, target: Target) -> PartitionReader:
         """The reader of one life of a partition."""

@@ -1,73 +1,60 @@
 """Bytes between shards outside the hot path: lent with a request, or written into a lent buffer."""
 
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from borzoi.protocol.errors import ShardCommunicationError
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.rings.asking import asked
-from borzoi.shards.rings.peers import DeathRule, Peers
-from borzoi.shards.rings.requests import Done, RequestKind
+from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.requests import Done, Request
 
 FIRST_LENT_SIZE: Final = 64 * 1024
-GATHER_TRIES_MAX: Final = 4
+TRIES_MAX: Final = 4
+
+LendingKind = Callable[[int, int], Request]
+"""Returns the request that lends so many bytes at a position of our arena."""
 
 
-class Ask(Protocol):
-    """Sends a request that lends a buffer."""
-
-    def __call__(self, done: Done, buffer: Buffer, position: int, length: int, /) -> None:
-        """Ask; `done` is told how many bytes there are to tell."""
-
-
-async def told(pool: MemoryPool, ask: Ask) -> bytes:
+async def told(peers: Peers, pool: MemoryPool, shard: int, kind: LendingKind) -> bytes:
     """What a peer writes into a buffer of ours, which grows until it is large enough."""
     size = FIRST_LENT_SIZE
-    for _ in range(GATHER_TRIES_MAX):
+    for _ in range(TRIES_MAX):
         buffer, position = _take(pool, size)
-
-        def start(
-            done: Done, buffer: Buffer = buffer, position: int = position, size: int = size
-        ) -> None:
-            ask(done, buffer, position, size)
-
         try:
-            needed, _, _ = await asked(start)
+            needed, _, _ = await _ask(peers, shard, kind(position, size), buffer)
             if needed <= size:
                 return bytes(buffer.view[:needed])
         finally:
             buffer.release()
         size = needed + FIRST_LENT_SIZE
-    raise ShardCommunicationError("what a peer has to tell grows faster than we ask")
-
-
-async def told_by(peers: Peers, pool: MemoryPool, shard: int, kind: RequestKind) -> bytes:
-    """What another shard has to tell of itself; nothing while its worker is being replaced."""
-
-    def ask(done: Done, buffer: Buffer, position: int, length: int) -> None:
-        peers.ask(
-            shard, kind, done, buffer=buffer,
-            position=position, length=length, rule=DeathRule.COMPLETE,
-        )  # fmt: skip
-
-    return await told(pool, ask)
+    raise ShardCommunicationError(
+        f"what shard {shard} has to tell grew {TRIES_MAX} times while it was asked"
+    )
 
 
 def tell(lent: memoryview, data: bytes, done: Done, count: int = 0) -> None:
     """The other side: fill the peer's buffer, or say how large it has to be."""
     if len(data) <= lent.nbytes:
         lent[: len(data)] = data
-    done(0, len(data), count, 0)
+    done(0, len(data), count)
 
 
-async def lend(pool: MemoryPool, data: bytes, ask: Ask) -> tuple[int, int, int]:
+async def lend(
+    peers: Peers, pool: MemoryPool, shard: int, kind: LendingKind, data: bytes
+) -> tuple[int, int, int]:
     """Show bytes to a peer; its three results."""
     buffer, position = _take(pool, max(1, len(data)))
     buffer.view[: len(data)] = data
     try:
-        return await asked(lambda done: ask(done, buffer, position, len(data)))
+        return await _ask(peers, shard, kind(position, len(data)), buffer)
     finally:
         buffer.release()
+
+
+async def _ask(peers: Peers, shard: int, request: Request, buffer: Buffer) -> tuple[int, int, int]:
+    return await asked(lambda done: peers.ask(shard, request, done, buffer))
 
 
 def _take(pool: MemoryPool, size: int) -> tuple[Buffer, int]:

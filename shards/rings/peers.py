@@ -11,77 +11,56 @@ when woken, one tail load and one head store per ring that moved.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from borzoi.protocol.errors import ShardCommunicationError
 from borzoi.router.arena import PeerArena
 from borzoi.router.buffer import Buffer
 from borzoi.router.control import OwnControl, SharedControl
 from borzoi.router.link import Link
-from borzoi.router.ring import RING_SLOTS
+from borzoi.router.ring import DRAIN_MAX, RING_SLOTS
 from borzoi.router.wake import Wake
 from borzoi.shards.faults.in_work import NOTHING, OF_PEER, REQUEST, WHERE_BITS, WHERE_MASK
-from borzoi.shards.rings.requests import (
-    LENDING,
-    RESUBMITTED,
-    Done,
-    Request,
-    RequestKind,
-    Words,
-    pack_reply,
-    pack_request,
-    unpack_request,
-)
-
-DRAIN_MAX: Final = 128
-"""Descriptors handled before the loop gets its turn."""
+from borzoi.shards.rings.requests import DeathRule, Done, Request, Serve, ignore
 
 ABANDONED: Final = -1
 """Status that never reaches the wire: the outcome is unknown, close the connection silently."""
 
 AWAY_CHECK_INTERVAL_S: Final = 0.1
 
-APPEND: Final = int(RequestKind.APPEND)
 NEXT_ID: Final = 1 << WHERE_BITS
 ID_MASK: Final = (1 << 64) - NEXT_ID
 
 DEATHS_MAX: Final = 2
 """A request of a client that was on its way to so many dead peers is not shown to a third."""
 
-FOR_CLIENTS: Final = frozenset(
-    {int(RequestKind.APPEND), int(RequestKind.RESOLVE_POLL), int(RequestKind.GROUP_POLL)}
-)
-
 NOTHING_LENT: Final = memoryview(b"")
 
 
-class DeathRule(Enum):
-    """What becomes of a request whose peer died before it answered."""
+class InFlight(msgspec.Struct, eq=False):
+    """A request that waits for its reply."""
 
-    RESUBMIT = auto()  # show it to the successor: repeating it does no harm
-    REREAD = auto()  # the same; it changes nothing, so an error is the truth if that takes too long
-    FAIL = auto()  # answer ShardCommunicationError: it may have taken effect
-    COMPLETE = auto()  # a dead shard has nothing left to do here
-
-
-@dataclass(slots=True)
-class InFlight:
-    """A request that waits for its reply; its words, to push it again."""
-
-    words: Words
+    request: Request
+    request_id: int
     done: Done
     buffer: Buffer | None
-    rule: DeathRule
     since: float
     abandoned: bool = False
     deaths: int = 0
 
+    def end(self, status: int) -> None:
+        """No reply will come: give the buffer back and answer."""
+        self.give_back()
+        self.done(status)
 
-Serve = Callable[[int, Request, memoryview, Done], None]
-"""Carries out a request of a peer: shard, request, what the peer lends, how to answer."""
+    def give_back(self) -> None:
+        """The peer does not look at the buffer any more."""
+        if self.buffer is not None:
+            self.buffer.release()
 
 
 @dataclass(slots=True)
@@ -117,9 +96,9 @@ class Peers:
     ) -> None:
         self._loop = loop
         self._own_control = own_control
-        self._generation = own_control.generation
+        self._head = own_control.generation << 32
         self._own_wake = own_wake
-        self._serve: Serve  # known from `start` on: nobody is answered before
+        self._kinds: dict[int, tuple[type[Request], Serve]] = {}
         self._request_timeout_s = request_timeout_s
         self._peers: dict[int, Peer] = {}
         self._next_id = NEXT_ID
@@ -140,9 +119,10 @@ class Peers:
         """Which life of the shard is the present one, or is about to begin."""
         return self._peers[shard].generation
 
-    def start(self, serve: Serve) -> None:
+    def start(self, table: Mapping[type[Request], Serve]) -> None:
         """Listen for wake-ups and serve; what was pushed before is drained at once."""
-        self._serve = serve
+        self._kinds = {kind.KIND: (kind, serve) for kind, serve in table.items()}
+        assert len(self._kinds) == len(table), "two kinds of requests have one number"
         self._loop.add_reader(self._own_wake.fd, self._woken)
         self._woken()
 
@@ -181,74 +161,44 @@ class Peers:
         peer.away_since = self._loop.time()
         self._peers[shard] = peer
         for entry in [*old.in_flight.values(), *old.waiting]:
-            entry.deaths += entry.words[1] in old.in_flight
+            entry.deaths += entry.request_id in old.in_flight
+            rule = entry.request.rule()
             if entry.abandoned:
-                self._give_back(entry)
-            elif entry.deaths >= DEATHS_MAX and entry.words[0] & 0xFF in FOR_CLIENTS:
+                entry.give_back()
+            elif entry.deaths >= DEATHS_MAX and entry.request.OF_CLIENT:
                 # It may be what they die of. The last of them may have carried it out.
-                self._give_back(entry)
-                entry.done(_status_if_never_answered(entry.rule), 0, 0, 0)
-            elif entry.rule in (DeathRule.RESUBMIT, DeathRule.REREAD):
-                self._resubmit(peer, entry)
+                entry.end(_status_if_never_answered(rule))
+            elif rule in (DeathRule.RESUBMIT, DeathRule.REREAD):
+                entry.request.submit_again()
+                entry.since = self._loop.time()
+                self._send(peer, entry)
             else:
-                self._give_back(entry)
-                entry.done(_status_after_death(entry.rule), 0, 0, 0)
+                entry.end(_status_after_death(rule))
         self._watch_away()
 
-    def ask(
-        self,
-        shard: int,
-        kind: RequestKind,
-        done: Done,
-        *,
-        option: int = 0,
-        namespace: int = 0,
-        birth: int = 0,
-        buffer: Buffer | None = None,
-        position: int = 0,
-        length: int = 0,
-        first: int = 0,
-        second: int = 0,
-        rule: DeathRule = DeathRule.RESUBMIT,
-    ) -> None:
+    def ask(self, shard: int, request: Request, done: Done, buffer: Buffer | None = None) -> None:
         """Send a request; `done` is called exactly once. `buffer` is held until then."""
         peer = self._peers[shard]
         now = self._loop.time()
         if peer.is_away() and now - (peer.away_since or now) > self._request_timeout_s:
             # The request was never sent, so an error is the truth and the client may retry.
-            done(_status_after_death(rule), 0, 0, 0)
+            done(_status_after_death(request.rule()))
             return
         # With where the batch of the client lies: if the peer dies of it, it is found there. Only
         # batches stay where they are until they are answered.
         request_id = self._next_id
-        if kind == APPEND:
+        if request.IS_BATCH:
             request_id |= self._in_work[REQUEST] & WHERE_MASK
         self._next_id = self._next_id + NEXT_ID & ID_MASK
-        # As pack_request would, without the value in between: batches come this way.
-        words = (
-            kind | option << 8 | self._generation << 32, request_id, namespace, birth,
-            position, length, first, second,
-        )  # fmt: skip
         if buffer is not None:
             buffer.hold()
-        self._send(peer, InFlight(words, done, buffer, rule, now))
+        self._send(peer, InFlight(request, request_id, done, buffer, now))
 
-    def tell_all(
-        self,
-        kind: RequestKind,
-        *,
-        option: int = 0,
-        namespace: int = 0,
-        birth: int = 0,
-        first: int = 0,
-        second: int = 0,
-    ) -> None:
+    def tell_all(self, request: Request) -> None:
         """Let every other shard know something that needs no answer."""
+        assert request.rule() is DeathRule.COMPLETE
         for shard in self.shards():
-            self.ask(
-                shard, kind, _nothing_more, option=option, namespace=namespace, birth=birth,
-                first=first, second=second, rule=DeathRule.COMPLETE,
-            )  # fmt: skip
+            self.ask(shard, request, ignore)
 
     def push_done(self, shard: int) -> None:
         """Something was pushed for the peer: wake it once at the end of this turn."""
@@ -257,23 +207,19 @@ class Peers:
         self._pushed.add(shard)
 
     def _send(self, peer: Peer, entry: InFlight) -> None:
-        # As many requests in flight as the reply ring has slots: a reply never waits.
-        if (
-            peer.waiting
-            or len(peer.in_flight) >= RING_SLOTS
-            or not peer.link.requests_out.push(*entry.words)
-        ):
+        if peer.waiting or not self._push(peer, entry):
             peer.waiting.append(entry)
-            return
-        peer.in_flight[entry.words[1]] = entry
-        self.push_done(peer.shard)
 
-    def _resubmit(self, peer: Peer, entry: InFlight) -> None:
-        request = unpack_request(entry.words)
-        if request.kind == RequestKind.APPEND:
-            entry.words = pack_request(request._replace(option=request.option | RESUBMITTED))
-        entry.since = self._loop.time()
-        self._send(peer, entry)
+    def _push(self, peer: Peer, entry: InFlight) -> bool:
+        request_id = entry.request_id
+        # As many requests in flight as the reply ring has slots: a reply never waits.
+        if len(peer.in_flight) >= RING_SLOTS or not peer.link.requests_out.push(
+            *entry.request.words(self._head, request_id)
+        ):
+            return False
+        peer.in_flight[request_id] = entry
+        self.push_done(peer.shard)
+        return True
 
     def _notify_pushed(self) -> None:
         pushed, self._pushed = self._pushed, set()
@@ -295,54 +241,44 @@ class Peers:
                 self._take_reply(peer, words)
             requests = link.requests_in.drain(DRAIN_MAX)
             for words in requests:
-                self._take_request(peer, unpack_request(words))
-            # Fewer: that was all. Whoever pushes more rings the bell again.
+                self._take_request(peer, words)
+            # Fewer: that was all. A push of more rings the bell again.
             more = more or len(replies) == DRAIN_MAX or len(requests) == DRAIN_MAX
-            if peer.waiting:
-                self._send_waiting(peer)
+            while peer.waiting and self._push(peer, peer.waiting[0]):
+                peer.waiting.popleft()
         if more and not self._drain_scheduled:
             self._drain_scheduled = True
             self._loop.call_soon(self._drain)
 
     def _take_reply(self, peer: Peer, words: tuple[int, ...]) -> None:
         entry = peer.in_flight.pop(words[1])
-        self._give_back(entry)
+        entry.give_back()
         if not entry.abandoned:
             entry.done(words[0] & 0xFFFFFFFF, words[2], words[3], words[4])
 
-    def _take_request(self, peer: Peer, request: Request) -> None:
-        if request.generation != peer.generation:
+    def _take_request(self, peer: Peer, words: tuple[int, ...]) -> None:
+        head, request_id = words[0], words[1]
+        if head >> 32 != peer.generation:
             raise AssertionError(
-                f"shard {peer.shard} sent a descriptor of generation {request.generation}, "
+                f"shard {peer.shard} sent a descriptor of generation {head >> 32}, "
                 f"its rings are of generation {peer.generation}"
             )
-        if request.kind in LENDING:
-            lent = peer.arena.lent(request.position, request.length)
-        else:
-            lent = NOTHING_LENT
-        request_id = request.request_id
+        kind, serve = self._kinds[head & 0xFF]
+        request: Any = kind.of_words(words)
+        lent = peer.arena.lent(request.position, request.length) if kind.LENDS else NOTHING_LENT
 
         def answer(status: int, first: int = 0, second: int = 0, third: int = 0) -> None:
             if self._peers[peer.shard] is not peer:
                 return
-            words: Words = pack_reply(status, self._generation, request_id, (first, second, third))
-            pushed = peer.link.replies_out.push(*words)
+            pushed = peer.link.replies_out.push(
+                status | self._head, request_id, first, second, third
+            )
             assert pushed, "the asking shard has more requests in flight than replies have slots"
             self.push_done(peer.shard)
 
         self._in_work[OF_PEER] = request_id & WHERE_MASK | peer.shard + 1 << WHERE_BITS
-        self._serve(peer.shard, request, lent, answer)
+        serve(peer.shard, request, lent, answer)
         self._in_work[OF_PEER] = NOTHING
-
-    def _send_waiting(self, peer: Peer) -> None:
-        waiting = peer.waiting
-        while waiting and len(peer.in_flight) < RING_SLOTS:
-            entry = waiting[0]
-            if not peer.link.requests_out.push(*entry.words):
-                return
-            waiting.popleft()
-            peer.in_flight[entry.words[1]] = entry
-            self.push_done(peer.shard)
 
     def _watch_away(self) -> None:
         if self._away_timer is None:
@@ -358,21 +294,11 @@ class Peers:
             self._watch_away()
             while peer.waiting and now - peer.waiting[0].since > self._request_timeout_s:
                 entry = peer.waiting.popleft()
-                self._give_back(entry)
-                entry.done(_status_after_death(entry.rule), 0, 0, 0)
+                entry.end(_status_after_death(entry.request.rule()))
             for entry in list(peer.in_flight.values()):
                 if not entry.abandoned and now - entry.since > self._request_timeout_s:
                     entry.abandoned = True
-                    entry.done(_status_if_never_answered(entry.rule), 0, 0, 0)
-
-    @staticmethod
-    def _give_back(entry: InFlight) -> None:
-        if entry.buffer is not None:
-            entry.buffer.release()
-
-
-def _nothing_more(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
-    """What to do when a shard was told something."""
+                    entry.done(_status_if_never_answered(entry.request.rule()))
 
 
 def _status_after_death(rule: DeathRule) -> int:

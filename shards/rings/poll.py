@@ -16,3 +16,26 @@ class Poll(NamedTuple):
     consumer: int
     auto_commit: bool
     user: int
+
+    @property
+    def option(self) -> int:
+        """Strategy, consumer kind and auto-commit, in 24 bits."""
+        return self.strategy | self.consumer_kind << 8 | self.auto_commit << 16
+
+    @property
+    def reach(self) -> int:
+        """Count and consumer, in one word."""
+        return self.count_max | self.consumer << 32
+
+
+def poll_of(option: int, value: int, reach: int, user: int) -> Poll:
+    """The poll that words of a ring mean."""
+    return Poll(
+        strategy=option & 0xFF,
+        value=value,
+        count_max=reach & 0xFFFFFFFF,
+        consumer_kind=option >> 8 & 0xFF,
+        consumer=reach >> 32,
+        auto_commit=bool(option >> 16 & 1),
+        user=user,
+    )

@@ -1,81 +1,71 @@
-"""The table of the rings: which part of this shard answers which request of another shard.
-
-Appends come first and by themselves: they are the only requests with a rate worth a thought.
-"""
+"""The table of the rings: what other shards may ask of this one, and what carries it out."""
 
 from collections.abc import Callable
-from typing import Final
 
+from borzoi.shards.changes.requests import Barrier, Propose
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.changes.writing import MetadataWriting
+from borzoi.shards.groups.member_requests import OF_MEMBERS, TellMembers
+from borzoi.shards.groups.requests import AT_OWNER_OF_CLAIMS, Assign, Report
 from borzoi.shards.groups.service import Groups
-from borzoi.shards.identity.clients import Clients
-from borzoi.shards.identity.logins import Logins
-from borzoi.shards.metrics.figures import Figures
-from borzoi.shards.observing.read_hits import Caches
-from borzoi.shards.observing.upkeep_report import Upkeep
-from borzoi.shards.ports.owners import Owners
-from borzoi.shards.reading.readers import Readers
-from borzoi.shards.rings.requests import GROUP_KINDS, Done, Request, RequestKind
+from borzoi.shards.identity.clients import Clients, TellClients
+from borzoi.shards.identity.logins import LoginNote, Logins
+from borzoi.shards.metrics.figures import Figures, TellFigures
+from borzoi.shards.observing.read_hits import Caches, TellReadHits
+from borzoi.shards.observing.upkeep_report import TellUpkeep, Upkeep
+from borzoi.shards.partitions.owned import Partitions
+from borzoi.shards.ports.owners import PartitionOwners
+from borzoi.shards.ports.requests import AT_OWNER, FlushJournals, TellSegments
+from borzoi.shards.reading.readers import Readers, SegmentReplaced
+from borzoi.shards.rings.requests import Append, Done, Request, Serve
 
-APPEND: Final = int(RequestKind.APPEND)
+
+def ring_table(
+    owners: PartitionOwners,
+    partitions: Partitions,
+    metadata: MetadataService,
+    writing: MetadataWriting | None,
+    clients: Clients,
+    logins: Logins,
+    groups: Groups,
+    caches: Caches,
+    readers: Readers,
+    upkeep: Upkeep,
+    figures: Figures,
+) -> dict[type[Request], Serve]:
+    """Every kind of request that this shard answers, now or later."""
+
+    def tell_clients(_shard: int, _request: TellClients, lent: memoryview, done: Done) -> None:
+        # Those of a user who was removed do not count any more.
+        metadata.refresh()
+        clients.serve(lent, done)
+
+    table: dict[type[Request], Serve] = {
+        Append: owners.serve_append,
+        TellSegments: owners.serve_segments,
+        **dict.fromkeys(AT_OWNER, owners.serve),
+        **dict.fromkeys(AT_OWNER_OF_CLAIMS, groups.owners.serve),
+        Assign: groups.local.serve_assign,
+        Report: groups.local.serve_report,
+        Barrier: _at_once(metadata.refresh),
+        FlushJournals: _at_once(partitions.flush_journals),
+        SegmentReplaced: readers.serve_replaced,
+        LoginNote: logins.serve,
+        TellClients: tell_clients,
+        TellReadHits: caches.serve,
+        TellUpkeep: upkeep.serve,
+        TellFigures: figures.serve,
+    }
+    if writing is not None:  # shard 0
+        table[Propose] = writing.serve
+        table |= dict.fromkeys(OF_MEMBERS, groups.serve)
+        table[TellMembers] = groups.serve_members
+    return table
 
 
-class PeerRequests:
-    """Answers the requests of other shards. Called by the worker's loop."""
+def _at_once(work: Callable[[], object]) -> Serve:
+    def serve(_shard: int, _request: Request, _lent: memoryview, done: Done) -> None:
+        work()
+        done(0)
 
-    def __init__(
-        self,
-        owners: Owners,
-        metadata: MetadataService,
-        writing: MetadataWriting | None,
-        clients: Clients,
-        logins: Logins,
-        groups: Groups,
-        caches: Caches,
-        readers: Readers,
-        upkeep: Upkeep,
-        figures: Figures,
-    ) -> None:
-        self._owners = owners
-        self._metadata = metadata
-        self._writing = writing
-        self._clients = clients
-        self._logins = logins
-        self._groups = groups
-        self._readers = readers
-        # Figures of this shard: each of these writes its answer into the memory that was lent.
-        self._reports: dict[int, Callable[[memoryview, Done], None]] = {
-            RequestKind.CACHE_METRICS: caches.serve,
-            RequestKind.UPKEEP: upkeep.serve,
-            RequestKind.METRICS: figures.serve,
-        }
-
-    def serve(self, shard: int, request: Request, lent: memoryview, done: Done) -> None:
-        """Answers a request of `shard`, now or later."""
-        if request.kind == APPEND:
-            self._owners.serve_append(request, lent, done)
-            return
-        match request.kind:
-            case RequestKind.PROPOSE:
-                assert self._writing is not None, "only shard 0 is asked to write metadata"
-                self._writing.serve(request, lent, done)
-            case RequestKind.BARRIER:
-                self._metadata.refresh()
-                done(0, 0, 0, 0)
-            case RequestKind.CLIENTS:
-                # Those of a user who was removed do not count any more.
-                self._metadata.refresh()
-                self._clients.serve(lent, done)
-            case RequestKind.LOGIN_NOTE:
-                self._logins.serve(request)
-                done(0, 0, 0, 0)
-            case kind if kind in GROUP_KINDS:
-                self._groups.serve(shard, request, lent, done)
-            case RequestKind.SEGMENT_REPLACED:
-                self._readers.replaced(request.namespace, request.birth, request.first)
-                done(0, 0, 0, 0)
-            case kind if kind in self._reports:
-                self._reports[kind](lent, done)
-            case _:
-                self._owners.serve(request, lent, done)
+    return serve

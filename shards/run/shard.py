@@ -27,7 +27,6 @@ from borzoi.shards.config.schema import archives
 from borzoi.shards.doors.http import HttpCounts, HttpDoor
 from borzoi.shards.doors.listener import Listener
 from borzoi.shards.faults.in_work import InWork
-from borzoi.shards.groups.claim_owners import ClaimOwners
 from borzoi.shards.groups.claims import Claims
 from borzoi.shards.groups.coordinator import Coordinator
 from borzoi.shards.groups.local_members import LocalMembers
@@ -37,8 +36,8 @@ from borzoi.shards.host.file_limits import affordable
 from borzoi.shards.identity.clients import Clients, Connected
 from borzoi.shards.identity.hashing import Hashing, hashing_thread
 from borzoi.shards.identity.heartbeats import Heartbeats
-from borzoi.shards.identity.login_failures import Attempt, LoginFailures
-from borzoi.shards.identity.logins import Logins, Note, failure_limits
+from borzoi.shards.identity.login_failures import LoginFailures
+from borzoi.shards.identity.logins import Logins, failure_limits
 from borzoi.shards.identity.root_account import forget_root_password
 from borzoi.shards.identity.token_cleaner import TokenCleaner
 from borzoi.shards.loop.clock import BrokerClock
@@ -63,14 +62,16 @@ from borzoi.shards.orders.link import SupervisorLink
 from borzoi.shards.orders.migration import Migration
 from borzoi.shards.orders.spec import WorkerSpec
 from borzoi.shards.partitions.large_batches import LargeBatches
-from borzoi.shards.ports.owners import Owners
+from borzoi.shards.ports.owners import Owners, PartitionOwners
 from borzoi.shards.ports.partitioning import Sends
 from borzoi.shards.ports.polls import Polls
+from borzoi.shards.ports.requests import CheckIndex, Owned
 from borzoi.shards.reading.describe import Describer
+from borzoi.shards.reading.readers import SegmentReplaced
+from borzoi.shards.rings.gather import Gather
 from borzoi.shards.rings.peers import Peers
-from borzoi.shards.rings.requests import RequestKind
 from borzoi.shards.run.memory import ShardMemory
-from borzoi.shards.run.ring_table import PeerRequests
+from borzoi.shards.run.ring_table import ring_table
 from borzoi.shards.run.storage import ShardStorage
 from borzoi.shards.serving.session import Session, client_id_of
 from borzoi.shards.upkeep.archive_store import open_store
@@ -132,32 +133,34 @@ class Shard:
             loop, self.metadata, config.system.segment.size
         ).note
         self._sends = Sends(self.metadata)
-        self._owners = Owners(
+        self._owners = PartitionOwners(
             spec.shard,
             spec.shard_count,
-            storage.partitions,
-            storage.deleting,
-            storage.repairing,
+            Owned(storage.partitions, storage.deleting, storage.repairing),
             peers,
             memory.pool,
             self.metadata,
         )
-        storage.readers.ask_owner = self._owners.check_index
+        storage.readers.ask_owner = lambda target, segment, done: self._owners.do(
+            CheckIndex(target, segment), done
+        )
+        gather = Gather(peers, memory.pool)
         local = LocalMembers(self.metadata, lambda client_id: self._clients.knows(client_id))
-        self._clients = Clients(peers, memory.pool, local.groups_of)
+        self._clients = Clients(gather, local.groups_of)
         claims = Claims(
             storage.partitions, self.metadata, lambda *what: self.groups.released(*what)
         )
-        claim_owners = ClaimOwners(self._owners, claims, peers)
+        claim_owners = Owners(spec.shard, spec.shard_count, peers, self.metadata, claims)
         self.coordinator = None if writer is None else self._new_coordinator(local, claim_owners)
         self.groups = Groups(spec.shard, peers, memory.pool, local, claim_owners, self.coordinator)
         self._logins = self._new_logins()
-        self._caches = Caches(storage.readers, peers, memory.pool)
-        self._upkeep = Upkeep(spec.shard, self._upkeep_stats, peers, memory.pool)
-        figures = Figures(spec.shard, self._own_figures, peers, memory.pool, tasks)
+        self._caches = Caches(storage.readers, gather)
+        self._upkeep = Upkeep(spec.shard, self._upkeep_stats, gather)
+        figures = Figures(spec.shard, self._own_figures, gather, tasks)
         self._http_counts = HttpCounts()
-        self.requests = PeerRequests(
+        self.ring_table = ring_table(
             self._owners,
+            storage.partitions,
             self.metadata,
             self.writing,
             self._clients,
@@ -223,20 +226,19 @@ class Shard:
             Hashing(hashing_thread(), FairTurns(places)),
             LoginFailures(limits, time.monotonic),
             limits,
-            self._tell_login_note,
+            self._peers.tell_all,
         )
 
     def _share(self, name: str, shares: Shares) -> None:
         """Have metrics tell how something scarce is shared."""
         self._shared[name] = shares.figures
 
-    def _new_coordinator(self, local: LocalMembers, claim_owners: ClaimOwners) -> Coordinator:
+    def _new_coordinator(self, local: LocalMembers, claim_owners: Owners[Claims]) -> Coordinator:
         timing = self._config.consumer_group
         return Coordinator(
             self._loop,
             self._spec.generations[self._spec.shard],
             self.metadata,
-            self._owners,
             claim_owners,
             local,
             self._peers,
@@ -431,22 +433,8 @@ class Shard:
 
     def _tell_replaced(self, target: Target, segment: int) -> None:
         """Let every shard unmap the plain log of a segment that was compressed."""
-        self._storage.readers.replaced(target.namespace, target.birth, segment)
-        self._peers.tell_all(
-            RequestKind.SEGMENT_REPLACED,
-            namespace=target.namespace,
-            birth=target.birth,
-            first=segment,
-        )
-
-    def _tell_login_note(self, note: Note, attempt: Attempt) -> None:
-        self._peers.tell_all(
-            RequestKind.LOGIN_NOTE,
-            option=note,
-            first=attempt.pair,
-            second=attempt.host,
-            namespace=attempt.name,
-        )
+        self._storage.readers.replaced(target, segment)
+        self._peers.tell_all(SegmentReplaced(target, segment))
 
     def _client_evicted(self, session: Connected) -> None:
         """A silent client does not count as connected any more, although it is."""

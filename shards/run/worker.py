@@ -122,7 +122,7 @@ class Worker:
             lambda namespace: shard_of(namespace, self._spec.shard_count) == self._spec.shard
         )
         self._memory.control.beat(time.monotonic_ns())
-        self._peers.start(self._shard.requests.serve)
+        self._peers.start(self._shard.ring_table)
         if not await self._take_up_metadata(copy.applied_index):
             return False
         self.tell(Event("recovered"))

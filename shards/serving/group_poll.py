@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.errors import NotResolvedConsumer, PartitionNotFound
 from borzoi.protocol.identifiers import ConsumerKind
+from borzoi.shards.groups.requests import GroupPoll
 from borzoi.shards.groups.roster import Holding
 from borzoi.shards.groups.share import Share
 from borzoi.shards.handlers.membership import Member, membership
@@ -83,6 +84,7 @@ def _poll(
         else:
             poller.fail_with(status)
 
-    services.groups.owners.poll(
-        target, poll, share.claim(holding), services.polls.after_owner(target, poll.user, polled)
+    services.groups.owners.do(
+        GroupPoll(target, poll, share.claim(holding)),
+        services.polls.after_owner(target, poll.user, polled),
     )

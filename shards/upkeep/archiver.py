@@ -271,11 +271,7 @@ class Archiver:
             self._archived[life] = archived
         if log.sealed_unsynced:
             try:
-                await asked(
-                    lambda done: self._commit.flush(
-                        partition, lambda status: done(status, 0, 0, 0), fsync=True
-                    )
-                )
+                await asked(lambda done: self._commit.flush(partition, done, fsync=True))
             except BrokerError as error:
                 raise OSError(f"it cannot be synced: {error!r}") from error
         end_offset = None if self._every_segment else self._wanted[life]

@@ -22,7 +22,8 @@ from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.state import Topic
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
-from borzoi.shards.ports.owners import Owners
+from borzoi.shards.ports.owners import PartitionOwners
+from borzoi.shards.ports.requests import DeleteUpTo
 from borzoi.shards.reading.describe import Describer
 from borzoi.shards.rings.asking import Abandoned, asked
 from borzoi.storage.retention import UNLIMITED, Candidate, Protection, over_size, size_threshold
@@ -50,7 +51,7 @@ class Cleaner:
         metadata: MetadataService,
         partitions: Partitions,
         deleting: Deleting,
-        owners: Owners,
+        owners: PartitionOwners,
         describer: Describer,
         now_us: Callable[[], int],
         *,
@@ -141,4 +142,4 @@ class Cleaner:
         plan = over_size(size, max_size, candidates, self._protection)
         # The owner keeps all that a consumer has not read, and logs which consumer that is.
         for namespace, cut in (*plan.delete.items(), *plan.kept_unread.items()):
-            await self._owners.delete_up_to(targets[namespace], cut)
+            await self._owners.ask(DeleteUpTo(targets[namespace], *cut))

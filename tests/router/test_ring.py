@@ -12,7 +12,7 @@ from borzoi.router.control import ControlLayout, OwnControl, SharedControl, crea
 from borzoi.router.link import Link
 from borzoi.router.memory import SharedMemoryError
 from borzoi.router.ring import (
-    DRAIN_LIMIT,
+    DRAIN_MAX,
     RING_SLOTS,
     SLOT_SIZE,
     RingCorrupt,
@@ -63,9 +63,9 @@ def test_the_named_bounds() -> None:
     while ring.writer.push(*record(pushed)):
         pushed += 1
     assert pushed == RING_SLOTS
-    assert len(ring.reader.drain()) == DRAIN_LIMIT == 128
+    assert len(ring.reader.drain()) == DRAIN_MAX == 128
     assert ring.reader.has_more
-    drained = DRAIN_LIMIT
+    drained = DRAIN_MAX
     while records := ring.reader.drain():
         assert records[0] == record(drained)
         drained += len(records)

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.router.board import Board, create_board
 from borzoi.shards.changes.bootstrap import ensure_root
+from borzoi.shards.changes.requests import Barrier
 from borzoi.shards.changes.service import published_log
 from borzoi.shards.changes.writing import MetadataWriting
 from borzoi.shards.loop.clock import BrokerClock, broker_start
@@ -23,7 +24,7 @@ from borzoi.shards.metadata_log.follower import open_copy
 from borzoi.shards.metadata_log.shortening import temporary_path
 from borzoi.shards.metadata_log.writer import SnapshotRule, open_writer
 from borzoi.shards.rings.peers import Peers
-from borzoi.shards.rings.requests import Done
+from borzoi.shards.rings.requests import Done, Request
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 
@@ -45,9 +46,10 @@ class OnePeer:
     def is_away(self, _shard: int) -> bool:
         return self.away
 
-    def ask(self, _shard: int, _kind: int, done: Done, **_words: Any) -> None:
+    def ask(self, _shard: int, request: Request, done: Done) -> None:
+        assert isinstance(request, Barrier)
         if self.held_up is None:
-            done(0, 0, 0, 0)
+            done(0)
         else:
             self.held_up.append(done)
 

@@ -18,12 +18,15 @@ from borzoi.shards.groups.assignment import (
 )
 from borzoi.shards.groups.coordinator import EPOCH_BITS, Coordinator
 from borzoi.shards.groups.local_members import LocalMembers
+from borzoi.shards.groups.requests import Assign, Release, Report
 from borzoi.shards.groups.roster import Holding
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.effects import Effects, TopicRef
 from borzoi.shards.metadata.state import Topic
 from borzoi.shards.partitions.group_cursor import Watch
-from borzoi.shards.rings.requests import Done, RequestKind
+from borzoi.shards.rings.asking import asked
+from borzoi.shards.rings.lending import tell
+from borzoi.shards.rings.requests import Done
 from tests.shards.groups.world import BIRTH, GROUP, PARTITIONS, StandingMetadata
 
 CHECK_S = 0.01
@@ -53,43 +56,45 @@ class Pool:
 
 
 class Shards:
-    """Shard 1, which takes orders; and the owners, which let go of everything or of nothing."""
+    """Shard 1, which takes orders."""
 
     def __init__(self) -> None:
-        self.shard = 0
         self.members: dict[int, Assignment] = {}
         self.report: list[Assignment] = []
-        self.lets_go = True
-        self.asked: list[tuple[int, Watch]] = []
 
     def shards(self) -> list[int]:
         return [1]
 
-    def ask(
-        self, shard: int, kind: RequestKind, done: Done, *, buffer: Lent, length: int, **_: Any
-    ) -> None:
+    def ask(self, shard: int, request: Assign | Report, done: Done, buffer: Lent) -> None:
         assert shard == 1
-        if kind is RequestKind.GROUP_REPORT:
-            told = encode_assignments(self.report)
-            buffer.view[: len(told)] = told
-            done(0, len(told), 0, 0)
+        if isinstance(request, Report):
+            tell(buffer.view, encode_assignments(self.report), done)
             return
-        assert kind is RequestKind.GROUP_ASSIGN
-        for one in decode_assignments(bytes(buffer.view[:length])):
+        for one in decode_assignments(bytes(buffer.view[: request.length])):
             if one.member_id == NO_MEMBER:
                 self.members.pop(one.client_id, None)
             else:
                 self.members[one.client_id] = one
-        done(0, 0, 0, 0)
+        done(0)
+
+
+class Owners:
+    """Every partition is shard 1's; it lets go of everything or of nothing."""
+
+    def __init__(self) -> None:
+        self.shard = 0
+        self.lets_go = True
+        self.asked: list[tuple[int, Watch]] = []
 
     def owner(self, _target: Target) -> int:
         return 1
 
-    def release(
-        self, target: Target, _group_id: int, _birth: int, watch: Watch, done: Done
-    ) -> None:
-        self.asked.append((target.partition_id, watch))
-        done(0, self.lets_go or watch.forced, 0, 0)
+    def do(self, request: Release, done: Done) -> None:
+        self.asked.append((request.target.partition_id, request.watch))
+        done(0, self.lets_go or request.watch.forced)
+
+    async def ask(self, request: Release) -> tuple[int, int, int]:
+        return await asked(lambda done: self.do(request, done))
 
 
 class Metadata(StandingMetadata):
@@ -101,6 +106,7 @@ class Metadata(StandingMetadata):
 class World:
     def __init__(self, timeout_s: float) -> None:
         self.shards = Shards()
+        self.owners = Owners()
         self.pool = Pool()
         self.metadata = metadata = Metadata()
         self.broken: list[BaseException] = []
@@ -109,8 +115,7 @@ class World:
             asyncio.get_running_loop(),
             3,
             metadata.as_service,
-            cast(Any, self.shards),
-            cast(Any, self.shards),
+            cast(Any, self.owners),
             self.local,
             cast(Any, self.shards),
             cast(Any, self.pool),
@@ -262,18 +267,18 @@ def test_partitions_are_deleted_between_a_join_and_its_questions() -> None:
 def test_what_waits_is_asked_for_again_and_at_last_taken() -> None:
     async def check(world: World) -> None:
         await world.coordinator.adopt()
-        world.shards.lets_go = False
+        world.owners.lets_go = False
         await world.join(10, 0)
         await world.join(11, 1)
         assert world.shares() == [[0, 1, 2, 3], []]
         assert world.shards.members[11].held == ()
-        world.shards.asked.clear()
+        world.owners.asked.clear()
         # Its owner has forgotten what it was asked when it died.
         world.coordinator.shard_died(2)
-        await until(lambda: bool(world.shards.asked))
+        await until(lambda: bool(world.owners.asked))
         await until(lambda: world.shares() == [[0, 1], [2, 3]])
         await until(lambda: len(world.shards.members[11].held) == 2)
-        assert world.shards.asked[-1][1].forced
+        assert world.owners.asked[-1][1].forced
 
     run(check, timeout_s=0.05)
 

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from borzoi.protocol.responses.clients import Transport
-from borzoi.router.pool import MemoryPool
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.metadata.effects import Effects
-from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.gather import Gather
 
 
 @dataclass(eq=False)
@@ -22,7 +21,7 @@ class Someone:
 
 
 def connected(*sessions: Someone) -> Clients:
-    clients = Clients(cast(Peers, None), cast(MemoryPool, None), lambda _client_id: [])
+    clients = Clients(cast(Gather, None), lambda _client_id: [])
     for session in sessions:
         clients.add(session)
     return clients

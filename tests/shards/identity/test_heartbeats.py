@@ -5,10 +5,9 @@ from typing import cast
 import pytest
 
 from borzoi.protocol.responses.clients import Transport
-from borzoi.router.pool import MemoryPool
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.heartbeats import Heartbeats
-from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.gather import Gather
 from tests.shards.hand_loop import HandLoop
 
 INTERVAL_S = 10.0
@@ -36,7 +35,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.loop = HandLoop()
-        self.clients = Clients(cast(Peers, None), cast(MemoryPool, None), lambda _client_id: [])
+        self.clients = Clients(cast(Gather, None), lambda _client_id: [])
         self.evicted: list[int] = []
         Heartbeats(
             self.loop.as_loop,

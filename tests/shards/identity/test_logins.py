@@ -11,10 +11,10 @@ from borzoi.protocol.errors import Disconnected, InvalidCredentials
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.identity import logins as module
 from borzoi.shards.identity.hashing import Asker, Hashing
-from borzoi.shards.identity.login_failures import Attempt, FailureLimits, LoginFailures, attempt_of
-from borzoi.shards.identity.logins import Account, Logins, Note, TellPeers, Who
+from borzoi.shards.identity.login_failures import FailureLimits, LoginFailures, attempt_of
+from borzoi.shards.identity.logins import Account, LoginNote, Logins, Note, Who
 from borzoi.shards.loop.pace import Pace, Paces
-from borzoi.shards.rings.requests import Request
+from borzoi.shards.rings.requests import ignore
 from tests.shards.hand_clock import HandClock
 
 LIMITS = FailureLimits(free=5, free_per_address=20, slowed_per_second=2)
@@ -51,10 +51,10 @@ class Bench:
     def __init__(self) -> None:
         self.clock = HandClock()
         self.hashing = FakeHashing()
-        self.notes: list[Note] = []
-        self.logins = self.of_shard(lambda note, attempt: self.notes.append(note))
+        self.notes: list[LoginNote] = []
+        self.logins = self.of_shard(self.notes.append)
 
-    def of_shard(self, tell: TellPeers) -> Logins:
+    def of_shard(self, tell: Callable[[LoginNote], None]) -> Logins:
         return Logins(
             cast("MetadataService", None),
             cast("Hashing", self.hashing),
@@ -132,8 +132,8 @@ def test_what_waits_when_the_address_is_slowed_down_is_not_looked_at_either() ->
             for number in range(20):
                 name = f"elsewhere {number}"
                 attempt = attempt_of("password", name, "10.0.0.1")
-                request = cast("Request", FakeRequest(Note.FAILED, attempt))
-                bench.logins.serve(request)
+                note = LoginNote(Note.FAILED, *attempt)
+                bench.logins.serve(1, note, memoryview(b""), ignore)
 
         await bench.invent(1, who())
         bench.hashing.meanwhile = fail_elsewhere
@@ -145,23 +145,15 @@ def test_what_waits_when_the_address_is_slowed_down_is_not_looked_at_either() ->
     run(check)
 
 
-class FakeRequest:
-    """A note of another shard."""
-
-    def __init__(self, note: Note, attempt: Attempt) -> None:
-        self.option = note
-        self.first, self.second, self.namespace = attempt
-
-
 def test_other_shards_know_who_has_logged_in() -> None:
     async def check(bench: Bench) -> None:
-        told: list[tuple[Note, Attempt]] = []
-        first = bench.of_shard(lambda note, attempt: told.append((note, attempt)))
+        told: list[LoginNote] = []
+        first = bench.of_shard(told.append)
         for _ in range(3):
             await first.verify(ANN, "right", who())
-        ((note, attempt),) = told
-        assert note == Note.SUCCEEDED
-        bench.logins.serve(cast("Request", FakeRequest(note, attempt)))
+        (note,) = told
+        assert note.note == Note.SUCCEEDED
+        bench.logins.serve(1, note, memoryview(b""), ignore)
         await bench.fits(ANN, "right", who())
         assert bench.hashing.askers[-1].taker == "user 7"
         assert bench.notes == []

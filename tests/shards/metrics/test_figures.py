@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from typing import Any, cast
 
 import pytest
 
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metrics import figures
-from borzoi.shards.metrics.figures import Figures
+from borzoi.shards.metrics.figures import Figures, TellFigures
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,
     Blocked,
@@ -20,12 +19,11 @@ from borzoi.shards.metrics.shard_figures import (
     decode,
     encode,
 )
-from borzoi.shards.rings.peers import Peers
-from borzoi.shards.rings.requests import Done, RequestKind
+from borzoi.shards.rings.requests import Done
 from borzoi.storage.ratio import Ratio
 from borzoi.storage.write_faults import FaultCount
 from tests.shards.metrics.samples import lags_of, shard_figures
-from tests.shards.observing.test_upkeep_report import POOL
+from tests.shards.observing.test_upkeep_report import Lent, gather
 
 MANY = lags_of(*(Lag(1 << 40, 2, 3, number) for number in range(20_000)), left_out=5)
 
@@ -54,8 +52,8 @@ class FourPeers:
     def __init__(self) -> None:
         self.asked = 0
         self.collected = 0
-        self.theirs = Figures(0, self.collect, cast("Peers", self), POOL, Tasks(die))
-        self.broken = Figures(4, self.fail, cast("Peers", self), POOL, Tasks(die))
+        self.theirs = Figures(0, self.collect, gather(self), Tasks(die))
+        self.broken = Figures(4, self.fail, gather(self), Tasks(die))
 
     async def collect(self) -> ShardFigures:
         self.collected += 1
@@ -68,16 +66,16 @@ class FourPeers:
     def shards(self) -> list[int]:
         return [0, 2, 3, 4]
 
-    def ask(self, shard: int, kind: RequestKind, done: Done, **lent: Any) -> None:
-        assert kind is RequestKind.METRICS
+    def ask(self, shard: int, request: TellFigures, done: Done, buffer: Lent) -> None:
+        assert isinstance(request, TellFigures)
         self.asked += 1
-        view = lent["buffer"].view[: lent["length"]]
+        view = buffer.view[: request.length]
         if shard == 0:
-            self.theirs.serve(view, done)
+            self.theirs.serve(1, request, view, done)
         elif shard == 2:
-            done(0, 0, 0, 0)
+            done(0)
         elif shard == 4:
-            self.broken.serve(view, done)
+            self.broken.serve(1, request, view, done)
 
 
 def test_whoever_does_not_answer_is_left_out(
@@ -90,7 +88,7 @@ def test_whoever_does_not_answer_is_left_out(
 
     async def run() -> dict[int, ShardFigures]:
         peers = FourPeers()
-        ours = Figures(1, own, cast("Peers", peers), POOL, Tasks(die))
+        ours = Figures(1, own, gather(peers), Tasks(die))
         found = await ours.everybody()
         # Twice of shard 0, whose first buffer was too small; it had to collect only once.
         assert peers.asked == 5

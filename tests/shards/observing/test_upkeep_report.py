@@ -11,9 +11,16 @@ from borzoi.router.pool import MemoryPool
 from borzoi.shards.lifecycle.blockers import Blocker
 from borzoi.shards.lifecycle.deleting import DeletingStats
 from borzoi.shards.observing import upkeep_report as upkeep
-from borzoi.shards.observing.upkeep_report import BLOCKERS_NAMED_MAX, Upkeep, UpkeepStats, described
+from borzoi.shards.observing.upkeep_report import (
+    BLOCKERS_NAMED_MAX,
+    TellUpkeep,
+    Upkeep,
+    UpkeepStats,
+    described,
+)
+from borzoi.shards.rings.gather import Gather
 from borzoi.shards.rings.peers import Peers
-from borzoi.shards.rings.requests import Done, RequestKind
+from borzoi.shards.rings.requests import Done
 from borzoi.shards.upkeep.archiver import ArchivingStats
 from borzoi.shards.upkeep.compression import CompressingStats
 
@@ -62,13 +69,13 @@ class ThreePeers:
     def shards(self) -> list[int]:
         return [0, 2, 3]
 
-    def ask(self, shard: int, kind: RequestKind, done: Done, **lent: Any) -> None:
-        assert kind is RequestKind.UPKEEP
+    def ask(self, shard: int, request: TellUpkeep, done: Done, buffer: "Lent") -> None:
+        assert isinstance(request, TellUpkeep)
         if shard == 0:
-            theirs = Upkeep(0, lambda: UpkeepStats(5, NOTHING, None), cast("Peers", self), POOL)
-            theirs.serve(lent["buffer"].view[: lent["length"]], done)
+            theirs = Upkeep(0, lambda: UpkeepStats(5, NOTHING, None), gather(self))
+            theirs.serve(1, request, buffer.view[: request.length], done)
         elif shard == 2:
-            done(0, 0, 0, 0)
+            done(0)
 
 
 class Lent:
@@ -86,13 +93,14 @@ class Pool:
         return Lent(size)
 
 
-POOL = cast("MemoryPool", Pool())
+def gather(peers: Any) -> Gather:
+    return Gather(cast("Peers", peers), cast("MemoryPool", Pool()))
 
 
 def test_all_shards_in_their_order_and_none_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "ANSWER_TIME_MAX_S", 0.01)
     stats = UpkeepStats(9, DeletingStats(1, 1000, {}, {}, 0), None)
-    ours = Upkeep(1, lambda: stats, cast("Peers", ThreePeers()), POOL)
+    ours = Upkeep(1, lambda: stats, gather(ThreePeers()))
     assert asyncio.run(ours.report()).decode().splitlines() == [
         "shard 0: counted for 5 s",
         "shard 0: deleted 0 segments with 0 bytes",

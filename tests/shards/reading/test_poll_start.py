@@ -5,7 +5,6 @@ import pytest
 from borzoi.protocol.identifiers import ConsumerKind, StrategyKind
 from borzoi.shards.reading.poll_start import current_offset, poll_start
 from borzoi.shards.rings.poll import Poll
-from borzoi.shards.rings.requests import Request, RequestKind, poll_of, poll_option
 from borzoi.storage.published import Published
 
 EMPTY = Published.empty(7)
@@ -71,20 +70,3 @@ def test_where_it_begins(
 
 def test_the_current_offset_is_that_of_the_last_message() -> None:
     assert [current_offset(one) for one in (EMPTY, WHOLE, SHORTENED, GONE)] == [0, 9, 9, 9]
-
-
-def test_a_poll_survives_the_ring() -> None:
-    poll = Poll(5, (1 << 64) - 1, (1 << 32) - 1, 2, (1 << 32) - 1, True, (1 << 32) - 1)
-    request = Request(
-        kind=RequestKind.RESOLVE_POLL,
-        option=poll_option(poll),
-        generation=1,
-        request_id=1,
-        namespace=0,
-        birth=1,
-        position=poll.user,
-        length=0,
-        first=poll.value,
-        second=poll.count_max | poll.consumer << 32,
-    )
-    assert poll_of(request, request.position) == poll

@@ -64,7 +64,7 @@ class Packer:
 
     def _tell(self, target: Target, segment: int) -> None:
         self.told.append(segment)
-        self.owner.readers.replaced(target.namespace, target.birth, segment)
+        self.owner.readers.replaced(target, segment)
 
     def fill(self) -> None:
         for payload in PAYLOADS:
