@@ -14,7 +14,7 @@ from borzoi.protocol.errors import (
     StreamIdNotFound,
     error_for,
 )
-from borzoi.protocol.frame import RESPONSE_HEADER, encode_request
+from borzoi.protocol.framing import RESPONSE_HEADER, encode_request
 from borzoi.protocol.generations import code_of, decode_reply, encode_command
 from borzoi.protocol.identifiers import U64_MAX, Identifier
 from borzoi.protocol.responses import Stats, StreamDetails, StreamInfo, TopicDetails

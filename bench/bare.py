@@ -27,7 +27,7 @@ from typing import Final, cast
 import uvloop
 
 from borzoi.bench.batches import POLL_TAIL, U64
-from borzoi.protocol.frame import OK, RESPONSE_HEADER
+from borzoi.protocol.framing import OK, RESPONSE_HEADER
 from borzoi.protocol.responses.polled import POLLED_HEADER
 
 POLL_FRAME_SIZE: Final = 46

@@ -21,7 +21,7 @@ from typing import Final
 from borzoi.bench.quantities import Range
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import PollMessages
-from borzoi.protocol.frame import REQUEST_HEADER, encode_request
+from borzoi.protocol.framing import REQUEST_HEADER, encode_request
 from borzoi.protocol.generations import encode_command
 from borzoi.protocol.identifiers import (
     Balanced,

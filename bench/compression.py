@@ -26,7 +26,7 @@ from borzoi.protocol.commands import (
     LoginUser,
     PollMessages,
 )
-from borzoi.protocol.frame import RESPONSE_HEADER, encode_request
+from borzoi.protocol.framing import RESPONSE_HEADER, encode_request
 from borzoi.protocol.generations import code_of, encode_command
 from borzoi.protocol.identifiers import (
     Consumer,

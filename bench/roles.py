@@ -21,7 +21,7 @@ from borzoi.bench.batches import (
 )
 from borzoi.bench.plans import ActorPlan, Role
 from borzoi.bench.quantities import NS_PER_US
-from borzoi.protocol.frame import OK, RESPONSE_HEADER
+from borzoi.protocol.framing import OK, RESPONSE_HEADER
 from borzoi.protocol.identifiers import StrategyKind
 from borzoi.protocol.message import MESSAGE_HEADER_SIZE
 

@@ -3,8 +3,7 @@
 First the latency of one event loop against one pinned shard per CPU, at 8, 16 and 32 partitions
 with one producer each. Both get the same load, half of what one shard can take, and latency is
 counted from the planned send. Then what paths without copies are worth: bare programs with copies
-and without, and the broker made to copy (shards/doors/copying.py) and as it is. What the pages say
-stands in the last column; their machine had many cores and NVMe.
+and without. What the pages say stands in the last column; their machine had many cores and NVMe.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +36,6 @@ PAGE_CHANGES: Final = {
 MESSAGE_SIZE: Final = 1_000
 MESSAGES_PER_BATCH: Final = 100
 LOAD_SHARE: Final = 0.5
-COPYING: Final = {"BORZOI_COPY_BYTES": "1"}
 NO_MIGRATION: Final = {"IGGY_TCP_SOCKET_MIGRATION": "false"}
 
 
@@ -86,7 +84,7 @@ def measure_latencies(
 def measure_copies(
     duration_ns: int, directory: Path | None, say: Callable[[str], None]
 ) -> Iterator[Claim]:
-    """Bare programs and the broker, with copies and without."""
+    """Bare programs, with copies and without."""
     page = "1.7 -> 2.4 GB/s (+40%)"
     with Bed(1, directory=directory) as bed:
         say("receiving and appending, with copies and without")
@@ -94,19 +92,11 @@ def measure_copies(
         copied = append_limit(*shape, variants=("append-copies",)).bytes_per_s / GB
         direct = append_limit(*shape, variants=("append-uvloop",)).bytes_per_s / GB
         yield Claim("bare producer path, copies -> none", "GB/s", copied, direct, page)
-        produced = bed.produce(duration_ns).bytes_per_s / GB
         say("serving polls, with copies and without")
         copied = slices_limit(*shape, variants=("slices-copies",)).bytes_per_s / GB
         direct = slices_limit(*shape, variants=("slices-uvloop",)).bytes_per_s / GB
         polls_page = "2.1 -> 4.0 GB/s (+90%)"
         yield Claim("bare consumer path, copies -> none", "GB/s", copied, direct, polls_page)
-        polled = bed.poll(duration_ns).bytes_per_s / GB
-    say("the broker, made to copy")
-    with Bed(1, COPYING, directory=directory) as bed:
-        copied = bed.produce(duration_ns).bytes_per_s / GB
-        yield Claim("broker, producer path, copies -> none", "GB/s", copied, produced, page)
-        copied = bed.poll(duration_ns).bytes_per_s / GB
-        yield Claim("broker, consumer path, copies -> none", "GB/s", copied, polled, polls_page)
 
 
 def measure_migration(

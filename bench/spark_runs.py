@@ -35,7 +35,7 @@ from borzoi.bench.spark_rates import (
     SparkFigures,
 )
 from borzoi.protocol.codes import Code
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from borzoi.protocol.identifiers import PartitionId
 from borzoi.protocol.message import MESSAGE_HEADER_SIZE, Message
 from borzoi.protocol.send_messages import encode_send_messages

@@ -21,7 +21,7 @@ from borzoi.protocol.errors import (
     InvalidFormat,
     error_for,
 )
-from borzoi.protocol.frame import CODE_SIZE, REQUEST_HEADER
+from borzoi.protocol.framing import CODE_SIZE, REQUEST_HEADER
 from borzoi.protocol.generations import code_of, decode_reply, encode_command
 
 TIMEOUT_S: Final = 30.0

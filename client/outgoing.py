@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from borzoi.client.arguments import InvalidArgument, check_number
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE, encode_outgoing
-from borzoi.protocol.frame import CODE_SIZE
+from borzoi.protocol.framing import CODE_SIZE
 from borzoi.protocol.headers import HeaderScalar, encode_user_headers, header_field
 from borzoi.protocol.identifiers import U32_MAX, U64_MAX
 from borzoi.protocol.message import MESSAGE_PAYLOAD_SIZE_MAX, USER_HEADERS_SIZE_MAX, Message

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
 from borzoi.protocol.errors import ConnectionClosed, error_for
-from borzoi.protocol.frame import RESPONSE_HEADER
+from borzoi.protocol.framing import RESPONSE_HEADER
 
 FIRST_PIECE_SIZE: Final = 64 * 1024
 

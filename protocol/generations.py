@@ -50,7 +50,7 @@ def code_of(command: Command) -> Code:
 
 
 def encode_command(command: Command) -> bytes:
-    """The payload of a request; frame.encode_request() puts the code in front of it."""
+    """The payload of a request; framing.encode_request() puts the code in front of it."""
     return CODECS[code_of(command)].encode(command)
 
 

@@ -26,7 +26,7 @@ from borzoi.protocol.errors import (
     Unauthorized,
     error_for,
 )
-from borzoi.protocol.frame import CODE_SIZE, REQUEST_HEADER, RESPONSE_HEADER
+from borzoi.protocol.framing import CODE_SIZE, REQUEST_HEADER, RESPONSE_HEADER
 from borzoi.protocol.generations import code_of, decode_reply, encode_command
 from borzoi.spark.failures import LoginFailed, NotAllowed, Unreachable
 from borzoi.spark.options import Access

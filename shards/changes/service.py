@@ -45,7 +45,8 @@ class MetadataService:
         self._board = board
         self._on_effects = on_effects
         self._version = -1
-        self._published_version = board.version_word(METADATA_SLOT)
+        self.published_version = board.version_word(METADATA_SLOT)
+        """One word. While it is what `refresh_version` returned, the state has not changed."""
         self.proposer: Proposer | None = None
 
     @property
@@ -60,13 +61,13 @@ class MetadataService:
 
     def refresh(self) -> State:
         """The state with everything that was committed before this call."""
-        if self._published_version[0] != self._version:
+        if self.published_version[0] != self._version:
             self._catch_up()
         return self._copy.state
 
     def refresh_version(self) -> int:
         """Refresh, and tell a number that changes with every change of the state."""
-        if self._published_version[0] != self._version:
+        if self.published_version[0] != self._version:
             self._catch_up()
         return self._version
 
@@ -93,7 +94,7 @@ class MetadataService:
 
     def _catch_up(self) -> None:
         # The version first: what is published meanwhile is seen by the next refresh.
-        version = self._published_version[0]
+        version = self.published_version[0]
         for effects in self._copy.follow(published_log(self._board)):
             self._on_effects(effects)
         self._version = version

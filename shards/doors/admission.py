@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import InvalidCommand
-from borzoi.protocol.frame import REQUEST_HEADER
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,12 @@ class ConnectionLimits:
 
 
 def refusal(
-    limits: ConnectionLimits, code: int, total: int, *, without_login: int | None
+    limits: ConnectionLimits,
+    code: int,
+    total: int,
+    payload_size: int,
+    *,
+    without_login: int | None,
 ) -> int | None:
     """The status that refuses a frame of `total` bytes; None if it is welcome.
 
@@ -37,5 +41,5 @@ def refusal(
         size, size_max = total, limits.frame_size_max
     else:
         # The bound of 10 MiB that clients know is one of the payload.
-        size, size_max = total - REQUEST_HEADER.size, limits.control_frame_size_max
+        size, size_max = payload_size, limits.control_frame_size_max
     return InvalidCommand.status if size > size_max else None

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from borzoi.protocol.errors import Disconnected
-from borzoi.protocol.frame import encode_response
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
@@ -21,10 +20,9 @@ from borzoi.shards.config.addresses import format_address, parse_address
 from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import Limits, TcpSocket
 from borzoi.shards.doors.admission import ConnectionLimits
-from borzoi.shards.doors.copying import COPY_BYTES, CopyingLink, CopyingSession
-from borzoi.shards.doors.guarded_session import GuardedSession
+from borzoi.shards.doors.carried import SessionOfConnection
 from borzoi.shards.doors.places import ConnectionPlaces
-from borzoi.shards.doors.tcp import Connection, SessionOfConnection
+from borzoi.shards.doors.tcp import Connection
 from borzoi.shards.faults.in_work import InWork
 from borzoi.shards.faults.poison import Guard, Refusal
 from borzoi.shards.identity.clients import Clients
@@ -35,7 +33,6 @@ from borzoi.shards.serving.session import Link, Session
 LOG: Final = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
-PARTING: Final = encode_response(Disconnected.status)
 
 
 class Listener:
@@ -58,8 +55,8 @@ class Listener:
         self._pool = pool
         self._clients = clients
         self._in_work = in_work
-        self._guard = Guard(time.monotonic)
-        self._is_guarded = False
+        self._refusals = Guard(time.monotonic)
+        self.guard: Guard | None = None
         self._new_session = new_session
         self._adopt_session = adopt_session
         self._lost_session = lost_session
@@ -116,22 +113,21 @@ class Listener:
             if not self.places.admits(origin):
                 return None
             if (leaving := self.places.giving_way()) is not None:
-                leaving.close(PARTING)
+                leaving.close(Disconnected.status)
         elif self.places.is_full:
             LOG.warning("refused %s of another shard: %d are open", address, len(self._open))
             return None
-        link: Link = CopyingLink(connection) if COPY_BYTES else connection
         if arriving is not None:
             del self._arriving[address]
-            session = self._adopt_session(link, arriving)
+            session = self._adopt_session(connection, arriving)
         else:
-            session = self._new_session(link, address, Transport.TCP)
+            session = self._new_session(connection, address, Transport.TCP)
         self._open[connection] = session
         self.places.add(connection, session, origin)
         self._clients.add(session)
         if arriving is not None:
             session.settle_in(arriving)
-        return self._carried(connection, session)
+        return session
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
@@ -157,7 +153,7 @@ class Listener:
         if self._server is not None:
             self._server.close()
         for connection in list(self._open):
-            connection.close(PARTING)
+            connection.close(Disconnected.status)
 
     def _accept(self) -> Connection:
         return Connection(self._loop, self, self._receive, self._pool, self._limits, self._in_work)
@@ -166,21 +162,17 @@ class Listener:
 
     def refuse(self, refusals: Sequence[Refusal]) -> None:
         """Do not carry these out as long as they say."""
-        self._guard.refuse(refusals)
+        self._refusals.refuse(refusals)
         self._guard_connections()
 
     def _guard_connections(self) -> None:
         """A guard before every session while something is refused, and none afterwards."""
-        ends_in_s = self._guard.ends_in_s()
-        self._is_guarded = ends_in_s > 0
-        for connection, session in self._open.items():
-            connection.carry(self._carried(connection, session))
-        if self._is_guarded:
+        ends_in_s = self._refusals.ends_in_s()
+        self.guard = self._refusals if ends_in_s > 0 else None
+        for connection in self._open:
+            connection.guard(self.guard)
+        if self.guard is not None:
             self._loop.call_later(ends_in_s, self._guard_connections)
-
-    def _carried(self, connection: Connection, session: Session) -> SessionOfConnection:
-        carried = CopyingSession(session) if COPY_BYTES else session
-        return GuardedSession(carried, connection, self._guard) if self._is_guarded else carried
 
 
 def open_socket(address: str, options: TcpSocket) -> socket.socket:

@@ -22,7 +22,7 @@ The supervisor trusts nothing that it reads here: the worker that wrote it died 
 import os
 from typing import Final, NamedTuple
 
-from borzoi.protocol.frame import CODE_SIZE, REQUEST_HEADER
+from borzoi.protocol.framing import CODE_SIZE, REQUEST_HEADER
 from borzoi.router.memory import WORD_SIZE
 
 REQUEST: Final = 0

@@ -6,7 +6,7 @@ official clients neither repeat it nor reconnect because of this status. When th
 is carried out again; another death, and it is refused at once.
 
 The supervisor owns the Suspects; workers get what to refuse with their specification and by an
-order. While nothing is refused no request is looked at (guarded_session.py).
+order. While nothing is refused no request is looked at (doors/tcp.py).
 """
 
 import logging

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from borzoi.router.pool import MemoryPool
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.config.schema import Compression
 from borzoi.shards.groups.service import Groups
@@ -15,6 +14,7 @@ from borzoi.shards.observing.snapshots import Snapshots
 from borzoi.shards.observing.statistics import Statistics
 from borzoi.shards.orders.migration import Migration
 from borzoi.shards.partitions.durability import Durability
+from borzoi.shards.ports.append import Appends
 from borzoi.shards.ports.owners import PartitionOwners
 from borzoi.shards.ports.partitioning import Sends
 from borzoi.shards.ports.polls import Polls
@@ -25,6 +25,7 @@ from borzoi.shards.reading.describe import Describer
 class Services:
     """The parts of a worker, by what they do for a request."""
 
+    appends: Appends
     clients: Clients
     clock: BrokerClock
     cluster: Cluster
@@ -37,7 +38,6 @@ class Services:
     migration: Migration
     owners: PartitionOwners
     polls: Polls
-    pool: MemoryPool
     sends: Sends
     snapshots: Snapshots
     statistics: Statistics

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Final, Generic
 
 from borzoi.protocol.errors import BrokerError, PartitionNotFound
-from borzoi.router.buffer import Buffer
 from borzoi.router.placement import shard_of
 from borzoi.router.pool import MemoryPool
 from borzoi.router.target import Target
@@ -20,7 +19,7 @@ from borzoi.shards.rings.gather import answers
 from borzoi.shards.rings.lending import tell, told
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.rings.poll import Poll
-from borzoi.shards.rings.requests import Append, At, AtOwner, Done
+from borzoi.shards.rings.requests import At, AtOwner, Done
 from borzoi.storage.retention import Candidate
 
 CANDIDATE: Final = struct.Struct("<QQQQ")  # a Candidate: end offset, size, timestamp, unread
@@ -93,36 +92,6 @@ class PartitionOwners(Owners[Owned]):
         self._partitions = owned.partitions
         self._deleting = owned.deleting
         self._pool = pool
-
-    def append(
-        self,
-        target: Target,
-        owner: int,
-        batch: memoryview,
-        message_count: int,
-        buffer: Buffer,
-        position: int,
-        done: Done,
-    ) -> None:
-        """Append a batch that lies at `position` of our arena, inside `buffer`."""
-        if owner == self.shard:
-            self._partitions.append(target, batch, message_count, False, done)
-            return
-        request = Append(target.namespace, target.birth, message_count, 0, position, batch.nbytes)
-        self._peers.ask(owner, request, done, buffer)
-
-    def serve_append(self, _shard: int, request: Append, lent: memoryview, done: Done) -> None:
-        """Append the batch that a peer lends."""
-        self._metadata.refresh()
-        target = self._partitions.known_target(request.namespace, request.birth)
-        if target is None:
-            try:
-                target = self.wanted(request.namespace, request.birth)
-            except BrokerError as error:
-                done(error.status)
-                return
-        is_resubmitted = request.is_resubmitted != 0
-        self._partitions.append(target, lent, request.message_count, is_resubmitted, done)
 
     def resolve_poll(self, target: Target, poll: Poll, done: Done) -> None:
         """What a poll returns, decided and committed by the owner; it carries no bytes."""

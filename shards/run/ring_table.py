@@ -14,6 +14,7 @@ from borzoi.shards.metrics.figures import Figures, TellFigures
 from borzoi.shards.observing.read_hits import Caches, TellReadHits
 from borzoi.shards.observing.upkeep_report import TellUpkeep, Upkeep
 from borzoi.shards.partitions.owned import Partitions
+from borzoi.shards.ports.append import Appends
 from borzoi.shards.ports.owners import PartitionOwners
 from borzoi.shards.ports.requests import AT_OWNER, FlushJournals, TellSegments
 from borzoi.shards.reading.readers import Readers, SegmentReplaced
@@ -21,6 +22,7 @@ from borzoi.shards.rings.requests import Append, Done, Request, Serve
 
 
 def ring_table(
+    appends: Appends,
     owners: PartitionOwners,
     partitions: Partitions,
     metadata: MetadataService,
@@ -41,7 +43,7 @@ def ring_table(
         clients.serve(lent, done)
 
     table: dict[type[Request], Serve] = {
-        Append: owners.serve_append,
+        Append: appends.serve,
         TellSegments: owners.serve_segments,
         **dict.fromkeys(AT_OWNER, owners.serve),
         **dict.fromkeys(AT_OWNER_OF_CLAIMS, groups.owners.serve),

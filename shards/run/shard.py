@@ -62,6 +62,7 @@ from borzoi.shards.orders.link import SupervisorLink
 from borzoi.shards.orders.migration import Migration
 from borzoi.shards.orders.spec import WorkerSpec
 from borzoi.shards.partitions.large_batches import LargeBatches
+from borzoi.shards.ports.append import Appends
 from borzoi.shards.ports.owners import Owners, PartitionOwners
 from borzoi.shards.ports.partitioning import Sends
 from borzoi.shards.ports.polls import Polls
@@ -141,6 +142,7 @@ class Shard:
             memory.pool,
             self.metadata,
         )
+        self._appends = Appends(self._owners, storage.partitions, self.metadata, peers, memory.pool)
         storage.readers.ask_owner = lambda target, segment, done: self._owners.do(
             CheckIndex(target, segment), done
         )
@@ -159,6 +161,7 @@ class Shard:
         figures = Figures(spec.shard, self._own_figures, gather, tasks)
         self._http_counts = HttpCounts()
         self.ring_table = ring_table(
+            self._appends,
             self._owners,
             storage.partitions,
             self.metadata,
@@ -251,6 +254,7 @@ class Shard:
     def _new_services(self) -> Services:
         spec, config, storage = self._spec, self._config, self._storage
         return Services(
+            appends=self._appends,
             clients=self._clients,
             clock=self._clock,
             cluster=self.cluster,
@@ -269,7 +273,6 @@ class Shard:
                 storage.durability,
                 config.limits.response_size_max,
             ),
-            pool=self._memory.pool,
             sends=self._sends,
             snapshots=Snapshots(
                 config,

@@ -5,6 +5,7 @@ because all members of the group share one offset there. A partition that is som
 no error, but nothing. By callbacks, and without state: a session has one request in work.
 """
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from borzoi.protocol.commands.messages import PollMessages
@@ -17,10 +18,10 @@ from borzoi.shards.handlers.membership import Member, membership
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.state import Stream, Topic
 from borzoi.shards.rings.poll import Poll
-from borzoi.shards.serving.poll_answer import poll_answer
+from borzoi.shards.serving.reply import Messages, Reply, polled_slices
 from borzoi.storage.reader import Slices
 
-NOTHING: Final = poll_answer(0, 0, None)
+NOTHING: Final = Messages(0, 0, 0, (), 0)
 """For a member that has nothing to poll: partition 0, offset 0, no messages."""
 
 
@@ -28,11 +29,12 @@ class Poller(Member, Protocol):
     """What a poll needs of its session."""
 
     @property
+    def reply(self) -> Callable[[Reply], None]:
+        """Ends the request in work."""
+
+    @property
     def user(self) -> int:
         """The user that is logged in."""
-
-    def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:
-        """Answer with messages, or with none: `size` bytes."""
 
     def fail_with(self, status: int) -> None:
         """Answer with an error, or close without an answer if the outcome is unknown."""
@@ -48,7 +50,7 @@ def begin_group_poll(
     else:
         holding = poller.turns.next(share, topic.partitions_count)
     if holding is None or holding.partition >= topic.partitions_count:
-        poller.finish_poll(*NOTHING)
+        poller.reply(NOTHING)
         return
     _poll(services, poller, command, stream, topic, share, holding)
 
@@ -77,10 +79,10 @@ def _poll(
 
     def polled(status: int, current: int, slices: Slices | None) -> None:
         if status == 0:
-            poller.finish_poll(*poll_answer(holding.partition, current, slices))
+            poller.reply(polled_slices(holding.partition, current, slices))
         elif status in (NotResolvedConsumer.status, PartitionNotFound.status):
             # It went to somebody else, or was purged or deleted, while we were asking.
-            poller.finish_poll(*NOTHING)
+            poller.reply(NOTHING)
         else:
             poller.fail_with(status)
 

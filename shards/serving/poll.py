@@ -11,10 +11,8 @@ from borzoi.protocol.batch import POLL_TAIL, find_poll
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.errors import BrokerError, InvalidCommand, PartitionNotFound
-from borzoi.protocol.frame import RESPONSE_HEADER
 from borzoi.protocol.generations import CLASSIC, Generation, encode_command
 from borzoi.protocol.identifiers import ConsumerKind, StrategyKind, consumer_number
-from borzoi.protocol.responses.polled import POLLED_HEADER
 from borzoi.router.target import Target
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.access import require
@@ -22,7 +20,7 @@ from borzoi.shards.rings.poll import Poll
 from borzoi.shards.serving.group_poll import Poller as GroupPoller
 from borzoi.shards.serving.group_poll import begin_group_poll
 from borzoi.shards.serving.new_life import Named, new_life
-from borzoi.shards.serving.poll_answer import ANSWER
+from borzoi.shards.serving.reply import Messages, polled_slices
 from borzoi.storage.reader import Slices
 
 ROUTES_MAX: Final = 64
@@ -50,18 +48,22 @@ class Poller(GroupPoller, Protocol):
     generation: Generation
 
     def no_login(self, code: int, payload: memoryview) -> BrokerError:
-        """Why a request of nobody is refused."""
+        """Why a request without a login is refused."""
 
 
 class Polling:
     """The polls of one session."""
 
-    __slots__ = ("_in_work", "_poller", "_retried", "_routes", "_services", "_user", "_version")
+    __slots__ = (
+        "_in_work", "_poller", "_published", "_retried", "_routes", "_services", "_user",
+        "_version",
+    )  # fmt: skip
 
     def __init__(self, services: Services, poller: Poller) -> None:
         self._services = services
         self._poller = poller
         self._routes: dict[bytes, PollRoute] = {}
+        self._published = services.metadata.published_version
         self._version = -1
         self._user: int | None = None
         self._in_work: InWork | None = None
@@ -69,14 +71,8 @@ class Polling:
 
     def begin(self, payload: memoryview) -> None:
         """Find what a request wants."""
-        version = self._services.metadata.refresh_version()
-        user = self._poller.user_id
-        if version != self._version or user != self._user:
-            self._routes.clear()
-            self._version, self._user = version, user
-            if user is None:
-                # The change that was just seen has ended the login.
-                raise self._poller.no_login(Code.POLL_MESSAGES, payload)
+        if self._published[0] != self._version or self._poller.user_id != self._user:
+            self._forget_routes(payload)
         if self._poller.generation is CLASSIC:
             found = find_poll(payload, self._routes)
             if found is not None:
@@ -86,18 +82,28 @@ class Polling:
                     following = self._services.polls.read_on(route.target, value, count)
                     if following is not None:
                         current, found_count, view = following
-                        size = POLLED_HEADER.size + view.nbytes
-                        head = ANSWER.pack(0, size, route.partition_id, current, found_count)
-                        self._poller.finish_poll([head, view], RESPONSE_HEADER.size + size)
+                        self._poller.reply(
+                            Messages(route.partition_id, current, found_count, (view,), view.nbytes)
+                        )
                         return
                 if strategy not in STRATEGIES:
                     raise InvalidCommand(f"there is no polling strategy {strategy}")
+                user = self._user
                 assert user is not None, "a place is known to a user only"
                 kind, consumer = route.consumer_kind, route.consumer
                 poll = Poll(strategy, value, count, kind, consumer, auto_commit != 0, user)
                 self._poll(route, poll)
                 return
         self._begin_unknown(payload)
+
+    def _forget_routes(self, payload: memoryview) -> None:
+        """The metadata or the user has changed since a place was looked up."""
+        self._version = self._services.metadata.refresh_version()
+        self._user = self._poller.user_id
+        self._routes.clear()
+        if self._user is None:
+            # The change that was just seen has ended the login.
+            raise self._poller.no_login(Code.POLL_MESSAGES, payload)
 
     def _begin_unknown(self, payload: memoryview) -> None:
         command = self._poller.generation.requests[Code.POLL_MESSAGES](payload)
@@ -150,13 +156,8 @@ class Polling:
         partition_id = work[0].partition_id
         if status:
             self._poller.fail_with(status)
-        elif slices is None:
-            head = ANSWER.pack(0, POLLED_HEADER.size, partition_id, current, 0)
-            self._poller.finish_poll([head], ANSWER.size)
         else:
-            size = POLLED_HEADER.size + slices.size
-            head = ANSWER.pack(0, size, partition_id, current, slices.message_count)
-            self._poller.finish_poll([head, *slices.views], RESPONSE_HEADER.size + size)
+            self._poller.reply(polled_slices(partition_id, current, slices))
 
     def _retry(self, work: InWork) -> bool:
         """Once more, in the life that has begun there meanwhile; False if none has."""

@@ -7,11 +7,12 @@ and the same user is logged in. A send that is remembered costs a look-up and th
 batch.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from borzoi.protocol.batch import clear_first_checksum, find_send
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import BrokerError, PartitionNotFound, ShardCommunicationError
+from borzoi.protocol.errors import BrokerError, PartitionNotFound
 from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.protocol.identifiers import Balanced, PartitionId
 from borzoi.protocol.payload import U32
@@ -21,6 +22,7 @@ from borzoi.router.buffer import Buffer
 from borzoi.router.target import Target
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.serving.new_life import Named, new_life
+from borzoi.shards.serving.reply import OK, Reply
 
 ROUTES_MAX: Final = 64
 """Places one session is remembered to send to; one more and all are looked up anew."""
@@ -32,13 +34,12 @@ class Route(NamedTuple):
     target: Target
     named: Named
     owner: int
-    may_move: bool  # to the owner: only if the client named the partition itself
+    attracts: bool  # a client that named a partition of another shard had better be there
 
 
-InWork: TypeAlias = tuple[int, Route, memoryview, Buffer, int, Buffer | None]
-"""The send that waits for its answer: message count, route, batch, the buffer it lies in, its
-position in the arena, and a buffer that is ours to give back (of a batch that was rebuilt). A
-bare tuple, because one is made for every request."""
+InWork: TypeAlias = tuple[int, Route, memoryview, Buffer | None, int]
+"""The send that waits for its answer: message count, route, batch, the buffer it lies in (None:
+private memory), and its position in the arena. A bare tuple: one is made for every request."""
 
 
 class Sender(Protocol):
@@ -48,54 +49,58 @@ class Sender(Protocol):
     generation: Generation
 
     @property
-    def taker(self) -> str:
-        """In whose name memory is taken."""
+    def reply(self) -> Callable[[Reply], None]:
+        """Ends the request in work."""
 
     def no_login(self, code: int, payload: memoryview) -> BrokerError:
-        """Why a request of nobody is refused."""
-
-    def finish_send(self, route: Route) -> None:
-        """The batch is appended: answer."""
+        """Why a request without a login is refused."""
 
     def fail_with(self, status: int) -> None:
         """Answer with an error, or close without an answer if the outcome is unknown."""
+
+    def move_to(self, shard: int) -> None:
+        """Go on there, if connections move."""
 
 
 class Sending:
     """The sends of one session."""
 
-    __slots__ = ("_in_work", "_retried", "_routes", "_sender", "_services", "_user", "_version")
+    __slots__ = (
+        "_in_work", "_published", "_retried", "_routes", "_sender", "_services", "_user",
+        "_version",
+    )  # fmt: skip
 
     def __init__(self, services: Services, sender: Sender) -> None:
         self._services = services
         self._sender = sender
         self._routes: dict[bytes, Route] = {}
+        self._published = services.metadata.published_version
         self._version = -1
         self._user: int | None = None
         self._in_work: InWork | None = None
         self._retried = False
 
     def begin(self, payload: memoryview, buffer: Buffer | None, start: int) -> None:
-        """Send the batch of a request that begins at `start` of `buffer`."""
-        version = self._services.metadata.refresh_version()
-        if version != self._version or self._sender.user_id != self._user:
-            self._forget_routes(version, payload)
+        """Send the batch of a request that begins at `start` of `buffer`; None: private memory."""
+        if self._published[0] != self._version or self._sender.user_id != self._user:
+            self._forget_routes(payload)
+        if buffer is not None and buffer.position is not None:
+            position = buffer.position + start
+        else:
+            buffer, position = None, 0
         if self._sender.generation is CLASSIC:
             found = find_send(payload, self._routes)
             if found is not None:
                 route, count, batch_start = found
-                assert buffer is not None
-                assert buffer.position is not None
-                position = buffer.position + start + batch_start
-                self._append((count, route, payload[batch_start:], buffer, position, None))
+                batch = payload[batch_start:]
+                self._append((count, route, batch, buffer, position + batch_start))
                 return
-        self._begin_unknown(payload, buffer, start)
+        self._begin_unknown(payload, buffer, position)
 
     def check_head(self, head: memoryview) -> None:
         """Raise what a send will be refused with whose first bytes are there, if they say so."""
-        version = self._services.metadata.refresh_version()
-        if version != self._version or self._sender.user_id != self._user:
-            self._forget_routes(version, head)
+        if self._published[0] != self._version or self._sender.user_id != self._user:
+            self._forget_routes(head)
         if self._sender.generation is not CLASSIC:
             return
         stream, topic, place = read_head(head)
@@ -103,44 +108,38 @@ class Sending:
             assert self._user is not None
             self._services.sends.topic(self._user, stream, topic)
 
-    def _forget_routes(self, version: int, payload: memoryview) -> None:
+    def _forget_routes(self, payload: memoryview) -> None:
         """The metadata or the user has changed since a place was looked up."""
-        user = self._sender.user_id
+        self._version = self._services.metadata.refresh_version()
+        self._user = self._sender.user_id
         self._routes.clear()
-        self._version, self._user = version, user
-        if user is None:
+        if self._user is None:
             # The change that was just seen has ended the login.
             raise self._sender.no_login(Code.SEND_MESSAGES, payload)
 
-    def _begin_unknown(self, payload: memoryview, buffer: Buffer | None, start: int) -> None:
+    def _begin_unknown(self, payload: memoryview, buffer: Buffer | None, position: int) -> None:
         """A request whose place is not remembered: decode and look up everything."""
         services = self._services
         command = self._sender.generation.requests[Code.SEND_MESSAGES](payload)
         assert isinstance(command, SendMessages)
         assert self._user is not None
         target = services.sends.target(self._user, command)
+        owner = services.appends.owner(target)
         route = Route(
             target,
             Named(Code.SEND_MESSAGES, command.stream, command.topic),
-            services.owners.owner(target),
-            isinstance(command.partitioning, PartitionId),
+            owner,
+            owner != services.appends.shard and isinstance(command.partitioning, PartitionId),
         )
+        clear_first_checksum(command.batch)
         if command.batch_start is None:
-            # The batch was rebuilt in private memory; the owner can only be lent the arena.
-            taken = services.pool.take(command.batch.nbytes, self._sender.taker)
-            if taken is None or taken.position is None:
-                raise ShardCommunicationError("no buffer is free to hand the batch on")
-            taken.view[:] = command.batch
-            clear_first_checksum(taken.view)
-            self._append((command.message_count, route, taken.view, taken, taken.position, taken))
+            # The batch was rebuilt, in private memory.
+            self._append((command.message_count, route, command.batch, None, 0))
             return
         if not isinstance(command.partitioning, Balanced):
             self._remember(payload, route)
-        assert buffer is not None
-        assert buffer.position is not None
-        position = buffer.position + start + command.batch_start
-        clear_first_checksum(command.batch)
-        self._append((command.message_count, route, command.batch, buffer, position, None))
+        position += command.batch_start
+        self._append((command.message_count, route, command.batch, buffer, position))
 
     def _remember(self, payload: memoryview, route: Route) -> None:
         if len(self._routes) >= ROUTES_MAX:
@@ -151,9 +150,10 @@ class Sending:
     def _append(self, work: InWork) -> None:
         self._in_work = work
         self._retried = False
-        count, route, batch, buffer, position, _ = work
-        self._services.owners.append(
-            route.target, route.owner, batch, count, buffer, position, self._appended
+        count, route, batch, buffer, position = work
+        assert self._user is not None
+        self._services.appends.append(
+            self._user, route.target, route.owner, batch, count, buffer, position, self._appended
         )
 
     def _appended(self, status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
@@ -162,23 +162,21 @@ class Sending:
         if status == PartitionNotFound.status and not self._retried and self._retry(work):
             return
         self._in_work = None
-        _, route, _, _, _, taken = work
-        if taken is not None:
-            taken.release()
         if status == 0:
-            self._sender.finish_send(route)
+            self._sender.reply(OK)
+            if work[1].attracts:
+                self._sender.move_to(work[1].owner)
         else:
             self._sender.fail_with(status)
 
     def _retry(self, work: InWork) -> bool:
         """Once more, to the life that has begun there meanwhile; False if none has."""
-        count, route, batch, buffer, position, taken = work
+        count, route, batch, buffer, position = work
         user = self._sender.user_id
         moved = new_life(self._services.metadata, user, route.target, route.named)
         if moved is None:
             return False
         clear_first_checksum(batch)
-        route = route._replace(target=moved)
-        self._append((count, route, batch, buffer, position, taken))
+        self._append((count, route._replace(target=moved), batch, buffer, position))
         self._retried = True
         return True

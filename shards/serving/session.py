@@ -12,7 +12,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from inspect import iscoroutine
 from typing import Any, Final, Protocol
 
@@ -30,7 +30,6 @@ from borzoi.protocol.errors import (
     Unauthorized,
     error_for,
 )
-from borzoi.protocol.frame import OK, RESPONSE_HEADER, encode_response
 from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.protocol.permissions import UserStatus
@@ -43,9 +42,9 @@ from borzoi.shards.identity.origins import host_of, origin_of
 from borzoi.shards.orders.spec import SessionState
 from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.rings.peers import ABANDONED
-from borzoi.shards.serving.pieces import WHOLE_SIZE_MAX
 from borzoi.shards.serving.poll import Polling
-from borzoi.shards.serving.send import Route, Sending
+from borzoi.shards.serving.reply import UNKNOWN_OUTCOME, Reply, Status, Value
+from borzoi.shards.serving.send import Sending
 from borzoi.shares import address_taker, user_taker
 
 LOG: Final = logging.getLogger(__name__)
@@ -68,19 +67,10 @@ def client_id_of(address: str) -> int:
 
 
 class Link(Protocol):
-    """How a session answers."""
+    """The door that a session came through."""
 
-    def answer(self, frame: bytes, *, close: bool = False) -> None:
-        """Answer the request in work with one small frame."""
-
-    def finish(self, parts: Sequence[bytes | memoryview], size: int) -> None:
-        """Answer the request in work with these parts, `size` bytes back to back."""
-
-    def note_user(self, user_id: int | None) -> None:
-        """Who the client is, after a request that may have changed it."""
-
-    def abandon(self) -> None:
-        """End the connection without an answer: the outcome is unknown."""
+    def reply(self, reply: Reply) -> None:
+        """End the request in work with this."""
 
     def let_go(self) -> socket.socket | None:
         """The socket, if this is a plain TCP connection with nothing in work."""
@@ -92,6 +82,7 @@ class Session:
     def __init__(self, services: Services, link: Link, address: str, transport: Transport) -> None:
         self._services = services
         self._link = link
+        self.reply: Callable[[Reply], None] = link.reply
         self.address = address
         self.transport = transport
         self.client_id = client_id_of(address)
@@ -106,7 +97,6 @@ class Session:
         # Connecting is the first sign of life.
         self.last_heartbeat = time.monotonic()
         self._may_move = transport is Transport.TCP and services.migration.enabled
-        self._moves_to: int | None = None
         self._sending = Sending(services, self)
         self._polling = Polling(services, self)
 
@@ -131,11 +121,6 @@ class Session:
     def settle_in(self, state: SessionState) -> None:
         """The adopted session is known here by now: so are its groups."""
         self._services.groups.arrived(self.client_id, state.seats)
-
-    @property
-    def is_authenticated(self) -> bool:
-        """Whether somebody is logged in."""
-        return self.user_id is not None
 
     @property
     def taker(self) -> str:
@@ -205,43 +190,24 @@ class Session:
         if iscoroutine(result):
             self._services.tasks.start(self._finish_later(code, result))
         else:
-            self._reply(code, result)
+            self.reply(Value(code, result))
 
     async def _finish_later(self, code: int, result: Coroutine[Any, Any, Any]) -> None:
         try:
-            self._reply(code, await result)
+            self.reply(Value(code, await result))
         except BrokerError as error:
             self._fail(error)
         except Abandoned:
-            self._link.abandon()
+            self.reply(UNKNOWN_OUTCOME)
         except asyncio.CancelledError:
-            self._link.abandon()
+            self.reply(UNKNOWN_OUTCOME)
             raise
         except AssertionError:
             raise
         except Exception:
             self._report_our_fault(code)
 
-    def _reply(self, code: int, value: Any) -> None:
-        self._link.note_user(self.user_id)
-        payload = self.generation.replies[code](value)
-        if len(payload) <= WHOLE_SIZE_MAX:
-            self._link.answer(encode_response(0, payload) if payload else OK)
-        else:
-            # As a view: the pieces it is sent in are no copies then.
-            header = RESPONSE_HEADER.pack(0, len(payload))
-            self._link.finish([header, memoryview(payload)], len(header) + len(payload))
-
     # What sends and polls call when they end.
-
-    def finish_send(self, route: Route) -> None:
-        """The batch is appended: answer, and go where its partition lives."""
-        self._link.answer(OK)
-        if self._may_move and route.may_move:
-            owners = self._services.owners
-            if route.owner != owners.shard:
-                self._moves_to = route.owner
-                self._move_soon()
 
     def no_login(self, code: int, payload: memoryview) -> BrokerError:
         """Why a request without a login is refused.
@@ -270,28 +236,25 @@ class Session:
             return Unauthorized(f"the user of client {self.client_id} was removed")
         return Unauthenticated(f"{what} needs a login")
 
-    def finish_poll(self, parts: list[bytes | memoryview], size: int) -> None:
-        """Answer with what was found."""
-        self._link.finish(parts, size)
-
     def fail_with(self, status: int) -> None:
         """Answer with an error, or close without one if the outcome is unknown."""
         if status == ABANDONED:
-            self._link.abandon()
+            self.reply(UNKNOWN_OUTCOME)
         else:
             self._fail(error_for(status))
 
-    def _move_soon(self) -> None:
-        # After the answer has left: the transport writes at the end of this turn.
-        loop = asyncio.get_running_loop()
-        loop.call_soon(loop.call_soon, self._move)
+    def move_to(self, shard: int) -> None:
+        """Go to the shard that owns what we send to, if connections move."""
+        if self._may_move:
+            # After the answer has left: the transport writes at the end of this turn.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._move, shard)
 
-    def _move(self) -> None:
-        """Go to the shard that owns what we send to; not now if the client was faster."""
-        shard, self._moves_to = self._moves_to, None
+    def _move(self, shard: int) -> None:
+        """Move, unless the client was faster."""
         users = self._services.metadata.refresh().users
         user = None if self.user_id is None else users.get(self.user_id)
-        if shard is None or user is None:
+        if user is None:
             return
         groups = self._services.groups
         seats = groups.seats(self.client_id, self.turns)
@@ -317,9 +280,8 @@ class Session:
 
     def _fail(self, error: BrokerError) -> None:
         LOG.debug("client %d: status %d: %s", self.client_id, error.status, error)
-        close = isinstance(error, CLOSING)
-        self._link.answer(encode_response(error.status), close=close)
+        self.reply(Status(error.status, close=isinstance(error, CLOSING)))
 
     def _report_our_fault(self, code: int) -> None:
         LOG.exception("client %d: command %d failed through a fault of ours", self.client_id, code)
-        self._link.answer(encode_response(GenericError.status), close=True)
+        self.reply(Status(GenericError.status, close=True))

@@ -22,7 +22,7 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.commands.users import CreateUser
 from borzoi.protocol.errors import InvalidCredentials
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from borzoi.protocol.generations import encode_command
 from tests.broker import BrokerProcess
 from tests.integration.wire import TWO_SHARDS, Wire

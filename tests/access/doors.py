@@ -11,7 +11,7 @@ import psutil
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.sessions import LoginUser
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from borzoi.protocol.generations import encode_command
 from tests.broker import BrokerProcess, wait_for
 from tests.integration.wire import Wire

@@ -12,7 +12,7 @@ from borzoi.bench.batches import (
 from borzoi.bench.quantities import Range
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import decode_poll_messages
-from borzoi.protocol.frame import Frame, cut_frame
+from borzoi.protocol.framing import ClassicFraming, Frame
 from borzoi.protocol.identifiers import (
     Balanced,
     Consumer,
@@ -24,11 +24,9 @@ from borzoi.protocol.identifiers import (
 from borzoi.protocol.message import decode_messages
 from borzoi.protocol.send_messages import decode_send_messages
 
-SIZE_MAX = 1 << 27
-
 
 def cut(frame: bytearray) -> Frame:
-    found = cut_frame(memoryview(frame), 0, len(frame), SIZE_MAX)
+    found = ClassicFraming().cut(memoryview(frame), 0, len(frame))
     assert isinstance(found, Frame)
     return found
 

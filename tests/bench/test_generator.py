@@ -24,7 +24,7 @@ from borzoi.bench.usage import (
     foreign_share,
     usage_of,
 )
-from borzoi.protocol.frame import OK, RESPONSE_HEADER
+from borzoi.protocol.framing import OK, RESPONSE_HEADER
 
 MS = 1_000_000
 ONE = Range(1, 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from borzoi.protocol.commands import Command
-from borzoi.protocol.frame import LENGTH_SIZE, REQUEST_HEADER
+from borzoi.protocol.framing import LENGTH_SIZE, REQUEST_HEADER
 from borzoi.protocol.generations import CLASSIC
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from borzoi.main import CLIENT, main
 from borzoi.protocol import commands
 from borzoi.protocol.commands import Command, SnapshotCompression, SnapshotType
-from borzoi.protocol.frame import OK, encode_response
+from borzoi.protocol.framing import OK, encode_response
 from borzoi.protocol.identifiers import U64_MAX, Consumer, ConsumerKind
 from borzoi.protocol.permissions import (
     GlobalPermissions,

@@ -14,7 +14,7 @@ from borzoi.client.strategies import LAST
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import LoginUser, Ping, SnapshotType
 from borzoi.protocol.errors import InvalidCredentials, StreamIdNotFound, error_for
-from borzoi.protocol.frame import OK, encode_request, encode_response
+from borzoi.protocol.framing import OK, encode_request, encode_response
 from borzoi.protocol.generations import CLASSIC, decode_reply
 from borzoi.protocol.headers import HeaderKind, encode_user_headers, header_field
 from borzoi.protocol.identifiers import (

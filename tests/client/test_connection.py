@@ -16,7 +16,7 @@ from borzoi.protocol.errors import (
     StreamNameAlreadyExists,
     Unauthenticated,
 )
-from borzoi.protocol.frame import OK, encode_request, encode_response
+from borzoi.protocol.framing import OK, encode_request, encode_response
 from borzoi.protocol.responses import ClientDetails, ClientInfo, StreamInfo, Transport
 from borzoi.protocol.responses.clients import encode_client_details
 from borzoi.protocol.responses.streams import encode_streams

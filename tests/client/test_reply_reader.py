@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from borzoi.client.reply_reader import FIRST_PIECE_SIZE, RawReply, ReplyReader, ResponseTooBig
 from borzoi.protocol.errors import ConnectionClosed
-from borzoi.protocol.frame import encode_response
+from borzoi.protocol.framing import encode_response
 
 SIZE_MAX = 3 * FIRST_PIECE_SIZE
 DISCONNECTED = encode_response(8)

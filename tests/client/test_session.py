@@ -18,7 +18,7 @@ from borzoi.protocol.errors import (
     InvalidCredentials,
     StaleClient,
 )
-from borzoi.protocol.frame import OK, encode_response
+from borzoi.protocol.framing import OK, encode_response
 from borzoi.protocol.responses import ClientInfo, Transport
 from borzoi.protocol.responses.clients import encode_clients
 from tests.client.conftest import Run

@@ -34,7 +34,7 @@ from borzoi.protocol.commands.sessions import (
 )
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from borzoi.protocol.identifiers import (
     Consumer,
     ConsumerKind,

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from borzoi.protocol.identifiers import PartitionId
 from borzoi.protocol.message import Message
 from borzoi.protocol.send_messages import encode_send_messages

@@ -15,7 +15,7 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.errors import error_for
-from borzoi.protocol.frame import RESPONSE_HEADER, encode_request
+from borzoi.protocol.framing import RESPONSE_HEADER, encode_request
 from borzoi.protocol.generations import code_of, decode_reply, encode_command
 from borzoi.protocol.identifiers import (
     Consumer,

@@ -2,9 +2,10 @@
 
     python -m tests.hostile.frame_fuzz --frames 10000000 [--first 0]
 
-The claim: garbage in gives a BrokerError, FrameTooBig or FrameTooShort, never anything else; and
-a batch that was accepted can also be stamped by the owner of its partition. A frame that breaks
-the claim is written to seeds/ and replayed by the suite from then on.
+The claim: garbage in gives a BrokerError or a frame that is none, never anything else; and a batch
+that was accepted can also be stamped by the owner of its partition. Frames are cut by the machine
+that the TCP door uses, and admitted by its rule. A frame that breaks the claim is written to seeds/
+and replayed by the suite from then on.
 """
 
 import argparse
@@ -14,14 +15,29 @@ from typing import Final, NamedTuple
 
 from borzoi.protocol.batch import stamp_batch
 from borzoi.protocol.errors import BrokerError
-from borzoi.protocol.frame import Frame, FrameTooBig, FrameTooShort, Need, cut_frame
+from borzoi.protocol.framing import (
+    CONTROL_PAYLOAD_SIZE_MAX,
+    NOT_WHOLE,
+    ClassicFraming,
+    Frame,
+    Malformed,
+)
 from borzoi.protocol.generations import CLASSIC, decode_reply
 from borzoi.protocol.send_messages import SendMessages
+from borzoi.shards.doors.admission import ConnectionLimits, refusal
 from tests.hostile.mutation import ANSWERS, Mutant, mutant
 from tests.hostile.seeds import Seed, write_seeds
 
-DECLARED: Final = (BrokerError, FrameTooBig, FrameTooShort)
-FRAME_SIZE_MAX: Final = 1024 * 1024
+FRAMING: Final = ClassicFraming()
+LIMITS: Final = ConnectionLimits(
+    frame_size_max=1024 * 1024,
+    control_frame_size_max=CONTROL_PAYLOAD_SIZE_MAX,
+    frame_size_max_before_login=1024,
+    login_timeout_s=1.0,
+    frame_timeout_s=1.0,
+    write_timeout_s=1.0,
+    read_rate_min=1,
+)
 ANSWER_EVERY: Final = 4  # one frame in so many is an answer, for the client's decoders
 REPORT_EVERY: Final = 100_000
 
@@ -53,15 +69,24 @@ def try_frame(seed: Seed) -> bool:
 def try_bytes(data: bytes) -> bool:
     """Cut, decode, and stamp what lies at the start of the bytes."""
     view = memoryview(bytearray(data))
+    cut = FRAMING.cut(view, 0, len(view))
+    whole = FRAMING.whole(view, 0, len(view))
+    if isinstance(cut, Frame) and cut.total == len(view):
+        assert whole == cut.code
+    else:
+        assert whole == NOT_WHOLE
+    if isinstance(cut, Malformed) or cut.code is None:
+        return False
+    payload_size = cut.total - FRAMING.header_size
+    refused = refusal(LIMITS, cut.code, cut.total, payload_size, without_login=None)
+    if refused is not None or not isinstance(cut, Frame):
+        return False
+    decode = CLASSIC.requests.get(cut.code)
+    if decode is None:
+        return False
     try:
-        cut = cut_frame(view, 0, len(view), FRAME_SIZE_MAX)
-        if isinstance(cut, Need):
-            return False
-        decode = CLASSIC.requests.get(cut.code)
-        if decode is None:
-            return False
         command = decode(cut.payload)
-    except DECLARED:
+    except BrokerError:
         return False
     if isinstance(command, SendMessages):
         check_stamping(cut, command)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from borzoi.protocol.commands.sessions import LoginUser
-from borzoi.protocol.frame import RESPONSE_HEADER
+from borzoi.protocol.framing import RESPONSE_HEADER
 from tests.broker import BrokerProcess
 from tests.hostile.wire import frame_of
 

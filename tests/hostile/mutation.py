@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from tests.protocol.values import Vector, vectors
 
 EXTREMES: Final = (0, 1, 2**7, 2**8 - 1, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**64 - 1)

@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import LoginUser, StoreConsumerOffset
 from borzoi.protocol.commands.sessions import CreatePersonalAccessToken, DeletePersonalAccessToken
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.protocol.permissions import ALL_PERMISSIONS
 from borzoi.protocol.responses.polled import decode_polled_messages

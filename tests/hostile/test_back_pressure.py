@@ -18,7 +18,7 @@ import pytest
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import InvalidMessagesSize
-from borzoi.protocol.frame import CODE_SIZE, REQUEST_HEADER, encode_request
+from borzoi.protocol.framing import CODE_SIZE, REQUEST_HEADER, encode_request
 from borzoi.protocol.responses.polled import decode_polled_messages
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker

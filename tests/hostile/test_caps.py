@@ -13,7 +13,7 @@ import pytest
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.commands.users import CreateUser
-from borzoi.protocol.frame import REQUEST_HEADER
+from borzoi.protocol.framing import REQUEST_HEADER
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.hostile.neighbour import CONNECTIONS, good_neighbour

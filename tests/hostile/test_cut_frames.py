@@ -9,7 +9,7 @@ import pytest
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import GetStreams
 from borzoi.protocol.errors import InvalidCommand, StreamIdNotFound, Unauthenticated
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from borzoi.protocol.responses.polled import decode_polled_messages
 from tests.broker import BrokerProcess, wait_for
 from tests.hostile.neighbour import good_neighbour

@@ -14,7 +14,7 @@ from borzoi.protocol.errors import (
     InvalidCommand,
     Unauthenticated,
 )
-from borzoi.protocol.frame import CODE_SIZE, REQUEST_HEADER, encode_request
+from borzoi.protocol.framing import CODE_SIZE, REQUEST_HEADER, encode_request
 from borzoi.protocol.generations import CLASSIC
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker

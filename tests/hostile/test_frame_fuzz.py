@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from tests.hostile import seeds
 from tests.hostile.frame_fuzz import run, seed_of, try_bytes, try_frame
 from tests.hostile.mutation import Mutant, mutant

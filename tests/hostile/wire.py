@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command, CreateStream, CreateTopic, LoginUser, PollMessages
-from borzoi.protocol.frame import RESPONSE_HEADER, encode_request
+from borzoi.protocol.framing import RESPONSE_HEADER, encode_request
 from borzoi.protocol.generations import code_of, encode_command
 from borzoi.protocol.identifiers import (
     Consumer,

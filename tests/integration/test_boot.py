@@ -20,7 +20,7 @@ from borzoi.protocol.commands.messages import FlushUnsavedBuffer
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import PurgeTopic
 from borzoi.protocol.errors import CannotReadPartitions, Disconnected
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from tests.broker import SERVE, START_TIMEOUT_S, BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.cpu_time import scheduled

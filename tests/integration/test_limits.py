@@ -9,7 +9,7 @@ from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.errors import InvalidCommand, Unauthenticated
-from borzoi.protocol.frame import CONTROL_PAYLOAD_SIZE_MAX, REQUEST_HEADER, encode_request
+from borzoi.protocol.framing import CONTROL_PAYLOAD_SIZE_MAX, REQUEST_HEADER, encode_request
 from borzoi.protocol.identifiers import PartitionId, PollingStrategy, StrategyKind
 from borzoi.protocol.message import Message
 from borzoi.protocol.send_messages import encode_send_messages

@@ -23,7 +23,7 @@ from borzoi.protocol.errors import (
     Unauthenticated,
     Unauthorized,
 )
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from borzoi.protocol.identifiers import PartitionId
 from borzoi.protocol.message import Message
 from borzoi.protocol.permissions import ALL_PERMISSIONS, UserStatus

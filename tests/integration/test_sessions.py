@@ -17,7 +17,7 @@ from borzoi.protocol.errors import (
     InvalidUsername,
     Unauthenticated,
 )
-from borzoi.protocol.frame import REQUEST_HEADER, encode_request
+from borzoi.protocol.framing import REQUEST_HEADER, encode_request
 from borzoi.protocol.generations import encode_command
 from tests.broker import BrokerProcess
 from tests.integration.every_command import REQUESTS

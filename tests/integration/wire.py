@@ -16,7 +16,7 @@ from borzoi.protocol.commands import Command, PollMessages
 from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
 from borzoi.protocol.errors import BrokerError, error_for
-from borzoi.protocol.frame import RESPONSE_HEADER, encode_request
+from borzoi.protocol.framing import RESPONSE_HEADER, encode_request
 from borzoi.protocol.generations import code_of, decode_reply, encode_command
 from borzoi.protocol.identifiers import (
     Consumer,

@@ -6,7 +6,7 @@ from borzoi.protocol.classic import CODECS
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import GetSnapshot, LoginUser
 from borzoi.protocol.errors import BrokerError
-from borzoi.protocol.frame import Frame, cut_frame, encode_request, encode_response
+from borzoi.protocol.framing import ClassicFraming, Frame, encode_request, encode_response
 from borzoi.protocol.generations import CLASSIC, code_of, decode_reply, encode_command
 from tests.protocol.values import Vector, vectors
 
@@ -30,8 +30,8 @@ def test_the_unknown_command_is_unknown() -> None:
 @pytest.mark.parametrize("vector", ALL)
 def test_frames(vector: Vector) -> None:
     wire = encode_request(vector.code, vector.request)
-    frame = cut_frame(memoryview(wire), 0, len(wire), len(wire) - 4)
-    assert frame == Frame(vector.code, memoryview(vector.request))
+    frame = ClassicFraming().cut(memoryview(wire), 0, len(wire))
+    assert frame == Frame(vector.code, memoryview(vector.request), len(wire))
     if vector.status:
         assert encode_response(vector.status) == vector.status.to_bytes(4, "little") + bytes(4)
 

@@ -12,7 +12,7 @@ import pytest
 from borzoi.client.address import Login, ServerAddress
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import InvalidCommand, InvalidCredentials, Unauthorized
-from borzoi.protocol.frame import REQUEST_HEADER, RESPONSE_HEADER
+from borzoi.protocol.framing import REQUEST_HEADER, RESPONSE_HEADER
 from borzoi.spark.failures import LoginFailed, NotAllowed, Unreachable
 from borzoi.spark.options import Access
 from borzoi.spark.sending import AHEAD_MAX, Sending

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,20 +15,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import InvalidCommand, Unauthenticated
-from borzoi.protocol.frame import OK, encode_request, encode_response
+from borzoi.protocol.errors import Disconnected, FeatureUnavailable, InvalidCommand, Unauthenticated
+from borzoi.protocol.framing import (
+    OK,
+    ClassicFraming,
+    Frame,
+    Malformed,
+    encode_request,
+    encode_response,
+)
+from borzoi.protocol.generations import Generation
 from borzoi.protocol.send_target import HEAD_SIZE_MAX
 from borzoi.router.arena import Arena, create_arena
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import KIB, MIB, MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
-from borzoi.shards.doors import tcp as connection
+from borzoi.shards.doors import intake
 from borzoi.shards.doors.admission import ConnectionLimits
-from borzoi.shards.doors.tcp import REQUESTS_PER_TURN_MAX, SEND_HEAD_SIZE, Connection
+from borzoi.shards.doors.carried import SessionOfConnection
+from borzoi.shards.doors.intake import REQUESTS_PER_TURN_MAX
+from borzoi.shards.doors.large_answer import PIECE_SIZE
+from borzoi.shards.doors.tcp import Connection
 from borzoi.shards.faults.in_work import HEAD_SIZE_MAX as WORK_HEAD_MAX
 from borzoi.shards.faults.in_work import REQUEST, WHERE_MASK, InWork, read_in_work, user_bits
 from borzoi.shards.faults.in_work import Request as RequestInWork
-from borzoi.shards.serving.pieces import PIECE_SIZE
+from borzoi.shards.faults.poison import Guard, Refusal, digest_of
+from borzoi.shards.serving.reply import OK as SUCCESS
+from borzoi.shards.serving.reply import UNKNOWN_OUTCOME, Messages, Reply, Status, Value
 from tests.shards.hand_loop import HandLoop
 
 WINDOW: Final = 4 * KIB
@@ -45,7 +59,11 @@ LIMITS: Final = ConnectionLimits(
 )
 PING: Final = encode_request(Code.PING)
 REFUSED: Final = encode_response(InvalidCommand.status)
+PARTING: Final = encode_response(Disconnected.status)
+SEND_HEAD_SIZE: Final = ClassicFraming.header_size + HEAD_SIZE_MAX
 STEPS_MAX: Final = 10_000
+AS_IT_IS: Final = Generation("as it is", {}, defaultdict(lambda: bytes))
+"""The payload of a reply is its value."""
 
 
 class HandTransport:
@@ -175,7 +193,8 @@ class ScriptedSession:
         self.refused_status = 0
         self.heads: list[bytes] = []
         self.later: Callable[[], bool] = lambda: False
-        self.answer: Callable[[int], list[bytes | memoryview]] = lambda _code: [OK]
+        self.generation = AS_IT_IS
+        self.answer: Callable[[int], Reply] = lambda _code: SUCCESS
         self.close_after = False
         self.begun: list[Begun] = []
         self.waiting: tuple[int, memoryview, bytes] | None = None
@@ -216,11 +235,8 @@ class ScriptedSession:
             assert payload == copied, "the bytes of a batch changed while it was in work"
         self.waiting = None
         payload.release()
-        parts = self.answer(code)
-        if len(parts) == 1:
-            self._connection.answer(bytes(parts[0]), close=self.close_after)
-        else:
-            self._connection.finish(parts, sum(map(len, parts)))
+        reply = self.answer(code)
+        self._connection.reply(Status(0, close=True) if self.close_after else reply)
 
     def closed(self) -> None:
         self.was_closed = True
@@ -238,6 +254,7 @@ class Bench:
         self.transport = HandTransport(self.loop)
         self.refuses = False
         self.lost_count = 0
+        self.guard: Guard | None = None
         self.in_work = InWork()
         self.connection = Connection(self.loop.as_loop, self, receive, pool, limits, self.in_work)
         self.session = ScriptedSession(self.connection, self.in_work)
@@ -247,11 +264,13 @@ class Bench:
         self.connection.connection_made(cast(asyncio.BaseTransport, self.transport))
         return self
 
-    def opened(self, _connection: Connection, address: str) -> ScriptedSession | None:
+    def opened(self, connection: Connection, address: str) -> SessionOfConnection | None:
+        assert connection is self.connection
         assert address == "127.0.0.1:50000"
         return None if self.refuses else self.session
 
-    def lost(self, _connection: Connection) -> None:
+    def lost(self, connection: Connection) -> None:
+        assert connection is self.connection
         self.lost_count += 1
 
     def deliver(self, data: bytes) -> None:
@@ -375,7 +394,7 @@ def test_how_bytes_arrive_makes_no_difference(
         bench = Bench(memory.pool, memory.receive).connect()
         transport, session = bench.transport, bench.session
         session.later = lambda: later[len(session.begun) % len(later)]
-        session.answer = lambda code: [answer_to(code)[:8], memoryview(answer_to(code))[8:]]
+        session.answer = lambda code: Value(code, struct.pack("<I", code))
         transport.peer_reads = peer_reads
         data = b"".join(frame.data for frame in frames)
         hogged: list[Buffer] = []
@@ -422,6 +441,103 @@ def test_how_bytes_arrive_makes_no_difference(
         assert transport.reading
         assert not transport.closing
         assert bench.connection.check_deadlines(bench.loop.time() + 1000) is None
+
+
+def cut_by_the_machine(data: bytes) -> Iterator[Begun | bytes]:
+    """What the framing says of a stream: requests, and the answers to what is none."""
+    framing, view, start = ClassicFraming(), memoryview(data), 0
+    while start < len(data):
+        cut = framing.cut(view, start, len(data))
+        assert isinstance(cut, Frame | Malformed), "the stream ends with a whole frame"
+        if isinstance(cut, Frame):
+            yield Begun(cut.code, bytes(cut.payload))
+        else:
+            yield framing.status(InvalidCommand.status)
+        start += cut.total
+
+
+@settings(max_examples=100)
+@given(
+    frames=st.lists(SENT.filter(lambda frame: frame.kind != "too large"), min_size=1, max_size=6),
+    chunks=st.lists(st.integers(1, 40) | st.integers(1, 3 * WINDOW), min_size=1, max_size=8),
+)
+def test_the_connection_begins_what_the_machine_cuts(frames: list[Sent], chunks: list[int]) -> None:
+    data = b"".join(frame.data for frame in frames)
+    cut = list(cut_by_the_machine(data))
+    with new_memory(2 * MIB) as memory:
+        bench = Bench(memory.pool, memory.receive).connect()
+        bench.session.answer = lambda code: Value(code, b"")
+        at = 0
+        for number in range(len(data)):
+            if at == len(data):
+                break
+            chunk = data[at : at + chunks[number % len(chunks)]]
+            bench.deliver(chunk)
+            at += len(chunk)
+        assert at == len(data)
+        assert bench.session.begun == [one for one in cut if isinstance(one, Begun)]
+        assert bench.transport.sent == b"".join(
+            OK if isinstance(one, Begun) else one for one in cut
+        )
+        bench.transport.lose()
+        bench.loop.settle()
+
+
+# Replies.
+
+
+@given(
+    head=st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(0, 99)),
+    parts=st.lists(st.binary(max_size=50), max_size=4),
+)
+def test_messages_are_written_behind_their_header(
+    head: tuple[int, int, int], parts: list[bytes]
+) -> None:
+    messages = b"".join(parts)
+    with new_memory(2 * MIB) as memory:
+        bench = Bench(memory.pool, memory.receive).connect()
+        views = [memoryview(part) for part in parts]
+        bench.session.answer = lambda _code: Messages(*head, views, len(messages))
+        bench.deliver(encode_request(Code.POLL_MESSAGES))
+        assert bench.transport.sent == encode_response(0, struct.pack("<IQI", *head) + messages)
+        bench.transport.lose()
+        bench.loop.settle()
+
+
+def test_a_value_that_cannot_be_encoded_leaves_the_request_in_work(bench: Bench) -> None:
+    """The session answers with an error of its own then."""
+    bench.session.later = lambda: True
+    bench.transport.deliver(PING)
+    with pytest.raises(TypeError):
+        bench.connection.reply(Value(Code.PING, object()))
+    assert not bench.connection.is_idle
+    assert bench.transport.sent == b""
+
+
+def test_what_kills_workers_is_refused_and_the_rest_carried_out(bench: Bench) -> None:
+    guard = Guard(lambda: 100.0)
+    guard.refuse([Refusal(digest_of(Code.POLL_MESSAGES, 6, b"poison"), 160.0)])
+    refused = encode_response(FeatureUnavailable.status)
+    poison = encode_request(Code.POLL_MESSAGES, b"poison")
+    bench.connection.guard(guard)
+    bench.deliver(poison + PING + poison)
+    bench.deliver(poison)
+    assert bench.transport.sent == refused + OK + refused * 2
+    assert [begun.code for begun in bench.session.begun] == [Code.PING]
+    bench.connection.guard(None)
+    bench.deliver(poison)
+    assert bench.session.begun[-1] == Begun(Code.POLL_MESSAGES, b"poison")
+
+
+def test_a_connection_is_guarded_from_its_first_request_on(bench: Bench) -> None:
+    other = Bench(bench.pool, bench.receive)
+    other.guard = Guard(lambda: 100.0)
+    other.guard.refuse([Refusal(digest_of(Code.PING, 0, b""), 160.0)])
+    other.connect().deliver(PING)
+    assert other.transport.sent == encode_response(FeatureUnavailable.status)
+    assert other.session.begun == []
+    other.transport.lose()
+    other.loop.settle()
 
 
 @pytest.mark.no_cover
@@ -498,7 +614,7 @@ def test_nothing_is_carried_out_behind_an_abandoned_request(bench: Bench) -> Non
     bench.transport.deliver(PING * 3)
     assert bench.session.waiting is not None
     bench.session.waiting = None
-    bench.connection.abandon()
+    bench.connection.reply(UNKNOWN_OUTCOME)
     bench.loop.settle()
     assert len(bench.session.begun) == 1
     assert bench.transport.sent == b""
@@ -517,16 +633,16 @@ def test_an_answer_to_nobody(bench: Bench) -> None:
 
 
 def test_a_parting_frame_only_between_answers(bench: Bench) -> None:
-    bench.connection.close(b"parting")
-    assert bench.transport.sent == b"parting"
-    bench.connection.close(b"again")
-    assert bench.transport.sent == b"parting"
+    bench.connection.close(Disconnected.status)
+    assert bench.transport.sent == PARTING
+    bench.connection.close(InvalidCommand.status)
+    assert bench.transport.sent == PARTING
 
 
 def test_no_parting_frame_while_a_request_is_in_work(bench: Bench) -> None:
     bench.session.later = lambda: True
     bench.transport.deliver(PING)
-    bench.connection.close(b"parting")
+    bench.connection.close(Disconnected.status)
     assert bench.transport.sent == b""
     assert bench.transport.closing
 
@@ -539,7 +655,7 @@ def test_who_sent_a_large_frame_is_read_a_little_of_the_next_at_first(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes with the header of a large frame is copied: let that be little."""
-    monkeypatch.setattr(connection, "LARGE_HEAD_SIZE", 64)
+    monkeypatch.setattr(intake, "LARGE_HEAD_SIZE", 64)
     bench.session.is_authenticated = True
     room = bench.connection.get_buffer
     large = encode_request(Code.SEND_MESSAGES, bytes(3 * WINDOW))
@@ -588,7 +704,7 @@ def test_too_much_to_throw_away(bench: Bench, length: int, code: int) -> None:
     assert bench.transport.wrote_eof
     # Not closed while bytes may be on their way: a reset would take the answer along.
     assert not bench.transport.closing
-    bench.connection.close(b"goodbye")
+    bench.connection.close(Disconnected.status)
     bench.loop.settle()
     assert bench.transport.sent == OK + REFUSED
     assert bench.lost_count == 1
@@ -650,7 +766,7 @@ def test_a_full_window_is_one_turn(bench: Bench) -> None:
 
 def test_no_request_is_taken_while_the_peer_does_not_read(bench: Bench) -> None:
     bench.transport.peer_reads = False
-    bench.session.answer = lambda _code: [bytes(HIGH_WATER // 2)]
+    bench.session.answer = lambda code: Value(code, bytes(HIGH_WATER // 2 - 8))
     rest = bench.transport.deliver(PING * 20)
     bench.loop.settle()
     assert len(bench.session.begun) == 3, "just above the high water mark"
@@ -699,7 +815,7 @@ def test_before_login_more_than_that_ends_the_connection(bench: Bench) -> None:
 
 def test_a_large_answer_leaves_a_piece_each_turn(bench: Bench) -> None:
     body = bytes(range(256)) * (5 * PIECE_SIZE // 512)
-    bench.session.answer = lambda code: [OK, memoryview(body)] if code == Code.GET_ME else [OK]
+    bench.session.answer = lambda code: Value(code, body) if code == Code.GET_ME else SUCCESS
     bench.transport.deliver(encode_request(Code.GET_ME) + PING)
     sizes = [len(bench.transport.sent)]
     while bench.loop.turn():
@@ -707,13 +823,13 @@ def test_a_large_answer_leaves_a_piece_each_turn(bench: Bench) -> None:
     assert sizes[0] == PIECE_SIZE
     assert all(later - sooner <= PIECE_SIZE + len(OK) for sooner, later in pairwise(sizes))
     # The next request was not begun before the answer was out.
-    assert bench.transport.sent == OK + body + OK
+    assert bench.transport.sent == encode_response(0, body) + OK
     assert [begun.code for begun in bench.session.begun] == [Code.GET_ME, Code.PING]
 
 
 def test_a_large_answer_waits_for_a_peer_that_does_not_read(bench: Bench) -> None:
     body = bytes(8 * PIECE_SIZE)
-    bench.session.answer = lambda _code: [OK, memoryview(body)]
+    bench.session.answer = lambda code: Value(code, body)
     bench.transport.peer_reads = False
     bench.transport.deliver(PING)
     bench.loop.settle()
@@ -722,7 +838,7 @@ def test_a_large_answer_waits_for_a_peer_that_does_not_read(bench: Bench) -> Non
     while bench.transport.unsent:
         bench.transport.take(PIECE_SIZE)
         bench.loop.settle()
-    assert bench.transport.sent == OK + body
+    assert bench.transport.sent == encode_response(0, body)
 
 
 @pytest.mark.parametrize("size", [10, LIMITS.control_frame_size_max - 8])
@@ -752,7 +868,7 @@ def test_a_request_that_waits_keeps_no_memory_unless_it_is_a_batch(bench: Bench,
 
 def test_a_large_answer_keeps_no_receive_block(bench: Bench) -> None:
     """Else a thousand clients that read slowly would keep a thousand of them."""
-    bench.session.answer = lambda _code: [OK, memoryview(bytes(8 * PIECE_SIZE))]
+    bench.session.answer = lambda code: Value(code, bytes(8 * PIECE_SIZE))
     bench.transport.peer_reads = False
     in_use = bench.pool.in_use_bytes
     request = encode_request(Code.GET_ME, bytes(LIMITS.control_frame_size_max - 8))
@@ -764,7 +880,7 @@ def test_a_large_answer_keeps_no_receive_block(bench: Bench) -> None:
 
 
 def test_a_peer_that_leaves_in_the_middle_of_a_large_answer(bench: Bench) -> None:
-    bench.session.answer = lambda _code: [OK, memoryview(bytes(8 * PIECE_SIZE))]
+    bench.session.answer = lambda code: Value(code, bytes(8 * PIECE_SIZE))
     bench.transport.peer_reads = False
     in_use = bench.pool.in_use_bytes
     bench.transport.deliver(PING)
@@ -934,7 +1050,7 @@ def test_a_peer_may_be_slow_down_to_a_rate(bench: Bench) -> None:
     window = LIMITS.write_timeout_s + 1
     enough = round(LIMITS.read_rate_min * window)
     bench.transport.peer_reads = False
-    bench.session.answer = lambda _code: [bytes(4 * HIGH_WATER)]
+    bench.session.answer = lambda code: Value(code, bytes(4 * HIGH_WATER - 8))
     bench.transport.deliver(PING)
     for _ in range(5):
         assert bench.overdue_after(window / 2) is None
@@ -976,9 +1092,12 @@ def test_what_is_in_work_is_known_until_it_ends(bench: Bench) -> None:
 
 
 def test_what_is_in_work_says_who_it_is_for(bench: Bench) -> None:
-    bench.session.later = lambda: True
+    bench.session.answer = lambda code: Value(code, b"")
     for user_id in (0, 5, None):
-        bench.connection.note_user(user_id)
+        bench.session.later = lambda: False
+        bench.session.user_id = user_id
+        bench.deliver(encode_request(Code.LOGIN_USER))
+        bench.session.later = lambda: True
         bench.deliver(encode_request(Code.POLL_MESSAGES, b"held"))
         assert bench.in_work.words[REQUEST] >> 40 == user_bits(user_id) >> 40
         bench.session.finish()

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from borzoi.router.control import ControlLayout, OwnControl, SharedControl, create_control
 from borzoi.router.memory import WORD_SIZE, create_memory
 from borzoi.shards.faults.in_work import (

@@ -5,13 +5,9 @@ from typing import Final
 
 from borzoi.protocol.batch import stamp_batch
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import FeatureUnavailable
-from borzoi.protocol.frame import encode_response
 from borzoi.protocol.identifiers import PartitionId
 from borzoi.protocol.message import Message
 from borzoi.protocol.send_messages import encode_send_messages
-from borzoi.router.buffer import Buffer
-from borzoi.shards.doors.guarded_session import GuardedSession
 from borzoi.shards.faults.in_work import HEAD_SIZE_MAX
 from borzoi.shards.faults.poison import (
     DEATHS_MIN,
@@ -103,48 +99,3 @@ def test_a_guard_forgets_what_is_over() -> None:
     clock.now = 160.0
     assert not guard.refuses(POLL, poison)
     assert guard.ends_in_s() == 0
-
-
-class FakeSession:
-    is_authenticated = True
-    status_without_login: int | None = None
-    taker = "user 1"
-    user_id: int | None = 1
-
-    def __init__(self) -> None:
-        self.begun: list[bytes] = []
-        self.was_closed = False
-
-    def refusal_of_send(self, head: memoryview) -> int:
-        return len(head)
-
-    def begin(self, _code: int, payload: memoryview, _buffer: Buffer | None, _start: int) -> None:
-        self.begun.append(bytes(payload))
-
-    def closed(self) -> None:
-        self.was_closed = True
-
-
-class FakeConnection:
-    def __init__(self) -> None:
-        self.answers: list[bytes] = []
-
-    def answer(self, frame: bytes, *, close: bool = False) -> None:
-        assert not close
-        self.answers.append(frame)
-
-
-def test_a_guarded_session_refuses_with_a_status_and_goes_on() -> None:
-    guard = Guard(Clock())
-    guard.refuse([Refusal(digest(POLL, b"poison"), 160.0)])
-    session, connection = FakeSession(), FakeConnection()
-    guarded = GuardedSession(session, connection, guard)
-    for payload in (b"harmless", b"poison", b"harmless", b"poison"):
-        guarded.begin(POLL, memoryview(payload), None, 0)
-    assert session.begun == [b"harmless"] * 2
-    assert connection.answers == [encode_response(FeatureUnavailable.status)] * 2
-    assert (guarded.is_authenticated, guarded.taker) == (True, "user 1")
-    assert (guarded.user_id, guarded.status_without_login) == (1, None)
-    assert guarded.refusal_of_send(memoryview(b"abc")) == 3
-    guarded.closed()
-    assert session.was_closed

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.frame import encode_request
+from borzoi.protocol.framing import encode_request
 from borzoi.router.arena import create_arena
 from borzoi.router.control import ControlLayout, OwnControl, SharedControl, create_control
 from borzoi.shards.faults.crash_reports import new_trace

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.shards.serving import pieces
-from borzoi.shards.serving.pieces import pieces_of
+from borzoi.shards.doors import large_answer as pieces
+from borzoi.shards.doors.large_answer import pieces_of
 
 
 @given(st.lists(st.binary(max_size=50), max_size=12), st.integers(1, 40))

@@ -1,0 +1,126 @@
+"""Framing: what surrounds every payload on TCP, QUIC and WebSocket alike.
+
+    request     length u32 | code u32 | payload       length counts code and payload
+    response    status u32 | length u32 | payload     length counts the payload only
+
+A response that is not a success is its eight bytes and nothing else.
+
+A framing is a pure machine: bytes that lie in the caller's buffer go in, a frame or what is
+missing comes out, and nothing is copied. One class for each way in which clients frame; a
+connection has an instance, because a framing may echo fields of the request in its response.
+ClassicFraming is the only one so far. Bounds of size are the door's: it knows who sends.
+"""
+
+import struct
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from borzoi.protocol.responses.polled import POLLED_HEADER
+
+REQUEST_HEADER: Final = struct.Struct("<II")  # length of code + payload, code
+RESPONSE_HEADER: Final = struct.Struct("<II")  # status, length of payload
+# Both headers of a poll's answer: status, length; partition, current offset, message count.
+POLL_RESPONSE: Final = struct.Struct(RESPONSE_HEADER.format + POLLED_HEADER.format.lstrip("<"))
+LENGTH_SIZE: Final = 4
+CODE_SIZE: Final = 4
+
+CONTROL_PAYLOAD_SIZE_MAX: Final = 10 * 1024 * 1024  # of every command but SEND_MESSAGES
+
+NOT_WHOLE: Final = -1
+
+
+class Frame(NamedTuple):
+    """One whole request, which occupies `total` bytes of the stream."""
+
+    code: int
+    payload: memoryview
+    total: int
+
+
+class Need(NamedTuple):
+    """The frame is not complete before this many bytes, counted from its own start."""
+
+    total: int
+    code: int | None = None  # None: not even the header is there
+
+
+class Malformed(NamedTuple):
+    """A header that frames nothing. The next one begins `total` bytes behind its start."""
+
+    total: int
+
+
+Cut: TypeAlias = Frame | Need | Malformed
+
+
+class Framing(Protocol):
+    """How the requests of one client are cut, and how its responses begin."""
+
+    header_size: int
+    """Of a request; the payload lies behind it."""
+
+    def cut(self, view: memoryview, start: int, end: int) -> Cut:
+        """What begins at `start`; bytes end at `end`."""
+
+    def whole(self, view: memoryview, start: int, end: int) -> int:
+        """The code of the one frame that fills these bytes exactly, otherwise NOT_WHOLE."""
+
+    def status(self, status: int) -> bytes:
+        """A whole response without a payload."""
+
+    def success(self, size: int) -> bytes:
+        """What stands before a payload of `size` bytes."""
+
+    def polled(self, partition_id: int, current_offset: int, count: int, size: int) -> bytes:
+        """What stands before the messages of a poll, `size` bytes."""
+
+
+class ClassicFraming:
+    """Eight bytes before each payload, in both directions."""
+
+    __slots__ = ()
+
+    header_size: int = REQUEST_HEADER.size
+
+    def cut(self, view: memoryview, start: int, end: int) -> Cut:
+        """What begins at `start`; bytes end at `end`."""
+        present = end - start
+        if present < REQUEST_HEADER.size:
+            return Need(REQUEST_HEADER.size)
+        length, code = REQUEST_HEADER.unpack_from(view, start)
+        if length < CODE_SIZE:
+            return Malformed(REQUEST_HEADER.size)
+        total = LENGTH_SIZE + length
+        if present < total:
+            return Need(total, code)
+        return Frame(code, view[start + REQUEST_HEADER.size : start + total], total)
+
+    def whole(self, view: memoryview, start: int, end: int) -> int:
+        """The code of the one frame that fills these bytes exactly, otherwise NOT_WHOLE."""
+        if end - start < REQUEST_HEADER.size:
+            return NOT_WHOLE
+        length, code = REQUEST_HEADER.unpack_from(view, start)
+        return code if length == end - start - LENGTH_SIZE else NOT_WHOLE
+
+    def status(self, status: int) -> bytes:
+        """A whole response without a payload."""
+        return RESPONSE_HEADER.pack(status, 0) if status else OK
+
+    def success(self, size: int) -> bytes:
+        """What stands before a payload of `size` bytes."""
+        return RESPONSE_HEADER.pack(0, size)
+
+    def polled(self, partition_id: int, current_offset: int, count: int, size: int) -> bytes:
+        """What stands before the messages of a poll, `size` bytes."""
+        return POLL_RESPONSE.pack(0, POLLED_HEADER.size + size, partition_id, current_offset, count)
+
+
+def encode_request(code: int, payload: bytes = b"") -> bytes:
+    return REQUEST_HEADER.pack(CODE_SIZE + len(payload), code) + payload
+
+
+def encode_response(status: int, payload: bytes = b"") -> bytes:
+    assert status == 0 or not payload, "clients do not read a payload behind an error"
+    return RESPONSE_HEADER.pack(status, len(payload)) + payload
+
+
+OK: Final = encode_response(0)

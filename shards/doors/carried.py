@@ -1,0 +1,37 @@
+"""The session as a connection sees it: who the client is, and where its requests go."""
+
+from typing import Protocol
+
+from borzoi.protocol.generations import Generation
+from borzoi.router.buffer import Buffer
+
+
+class SessionOfConnection(Protocol):
+    """What a connection needs of the session it carries."""
+
+    user_id: int | None
+    generation: Generation
+
+    @property
+    def status_without_login(self) -> int | None:
+        """What larger frames are refused with; None: a user is logged in, they are welcome."""
+
+    @property
+    def taker(self) -> str:
+        """In whose name memory is taken for what the client sends."""
+
+    def refusal_of_send(self, head: memoryview) -> int:
+        """The status with which a SEND_MESSAGES will be refused that begins so; 0: not by this.
+
+        `head` is the first HEAD_SIZE_MAX bytes of the payload, or more.
+        """
+
+    def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
+        """Carry out one request; it ends with one `reply` to the connection.
+
+        `payload` begins at `start` of `buffer`, or lies in private memory if that is None. It is
+        valid until this returns; that of SEND_MESSAGES until the reply.
+        """
+
+    def closed(self) -> None:
+        """The peer is gone."""

@@ -1,0 +1,70 @@
+"""A large answer leaves in pieces, so that one connection does not take a whole turn of the loop.
+
+A piece is handed to the transport in each turn, and none while the client lags behind.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+PIECE_SIZE: Final = 1024 * 1024
+"""Bytes of one answer that are handed to the transport in one turn."""
+
+WHOLE_SIZE_MAX: Final = 2 * PIECE_SIZE
+"""Up to here an answer is not worth cutting: 1,000 messages of 1 KB are a little over a piece."""
+
+
+class LargeAnswer:
+    """An answer on its way. `sent` is called behind the last piece, unless the client is gone."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: asyncio.Transport,
+        parts: Sequence[bytes | memoryview],
+        sent: Callable[[], None],
+        *,
+        is_paused: bool,
+    ) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._pieces = pieces_of(parts)
+        self._sent = sent
+        self._is_scheduled = False
+        self.is_paused = is_paused
+        # The next piece is at hand while the kernel still works on the last.
+        transport.set_write_buffer_limits(high=2 * PIECE_SIZE, low=PIECE_SIZE)
+
+    def go_on(self) -> None:
+        """Hand over the next piece, unless the client lags."""
+        self._is_scheduled = False
+        transport = self._transport
+        if self.is_paused or transport.is_closing():
+            return
+        piece = next(self._pieces, None)
+        if piece is None:
+            transport.set_write_buffer_limits()
+            self._sent()
+            return
+        transport.writelines(piece)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self.go_on)
+
+
+def pieces_of(parts: Sequence[bytes | memoryview]) -> Iterator[list[bytes | memoryview]]:
+    """The answer in pieces of PIECE_SIZE (the last may be smaller). Copies nothing."""
+    piece: list[bytes | memoryview] = []
+    room = PIECE_SIZE
+    for part in parts:
+        start = 0
+        while start < len(part):
+            taken = part[start : start + room]
+            piece.append(taken)
+            start += len(taken)
+            room -= len(taken)
+            if room == 0:
+                yield piece
+                piece, room = [], PIECE_SIZE
+    if piece:
+        yield piece

@@ -1,0 +1,49 @@
+"""What a request ends with: a value, until a door gives it the form that its client reads.
+
+A session hands exactly one of these to its door for every request. The TCP door writes a frame;
+a door that speaks JSON would write the same value as JSON.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from borzoi.storage.reader import Slices
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Nothing but a status; None: the outcome is unknown, the door closes without an answer."""
+
+    status: int | None
+    close: bool = False
+
+
+class Value(msgspec.Struct, frozen=True):
+    """The response value of a command. The generation of the session encodes it, by the code."""
+
+    code: int
+    value: Any
+
+
+class Messages(msgspec.Struct, frozen=True):
+    """Messages of a partition as they are stored: `size` bytes in `views`, none of them copied."""
+
+    partition_id: int
+    current_offset: int
+    message_count: int
+    views: Sequence[memoryview]
+    size: int
+
+
+Reply: TypeAlias = Status | Value | Messages
+
+OK: Final = Status(0)
+UNKNOWN_OUTCOME: Final = Status(None, close=True)
+
+
+def polled_slices(partition_id: int, current_offset: int, slices: Slices | None) -> Messages:
+    """What a poll has found; None: no messages."""
+    if slices is None:
+        return Messages(partition_id, current_offset, 0, (), 0)
+    return Messages(partition_id, current_offset, slices.message_count, slices.views, slices.size)
