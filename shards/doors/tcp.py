@@ -206,57 +206,60 @@ class Connection(asyncio.BufferedProtocol):
 
     def reply(self, reply: Reply) -> None:
         """Answer the request in work and turn to the next."""
+        # It runs for every request: what it does is written out here.
+        framing = self._framing
+        transport = self.transport
         if type(reply) is Status:
             self._release_request()
-            self._write_status(reply)
-        elif type(reply) is Messages:
-            size = reply.size
-            head = self._framing.polled(
-                reply.partition_id, reply.current_offset, reply.message_count, size
-            )
-            self._write_parts([head, *reply.views], len(head) + size)
-        else:
-            assert type(reply) is Value, "there are three kinds of replies"
-            payload = self._session.generation.replies[reply.code](reply.value)
-            # The request may have been a login.
-            self._user_bits = user_bits(self._session.user_id)
-            head = self._framing.success(len(payload))
-            # As a view: the pieces it is sent in are no copies then.
-            self._write_parts([head, memoryview(payload)], len(head) + len(payload))
-
-    def _write_status(self, reply: Status) -> None:
-        transport = self.transport
-        if transport is None:
-            return
-        if reply.status is None:
-            transport.abort()
-        elif not transport.is_closing():
-            transport.write(self._framing.status(reply.status))
-            intake = self._intake
+            if transport is None:
+                return
+            if reply.status is None:
+                transport.abort()
+                return
+            if transport.is_closing():
+                return
+            transport.write(framing.status(reply.status))
             if reply.close:
                 transport.close()
-            elif intake.kept or intake.reading.is_paused or self.is_at_eof:
-                intake.go_on()
-
-    def _write_parts(self, parts: list[bytes | memoryview], size: int) -> None:
-        transport = self.transport
-        if transport is None or transport.is_closing():
+                return
+        else:
+            parts: list[bytes | memoryview]
+            if type(reply) is Messages:
+                size = reply.size
+                head = framing.polled(
+                    reply.partition_id, reply.current_offset, reply.message_count, size
+                )
+                parts = [head, *reply.views]
+            else:
+                assert type(reply) is Value, "there are three kinds of replies"
+                payload = self._session.generation.replies[reply.code](reply.value)
+                # The request may have been a login.
+                self._user_bits = user_bits(self._session.user_id)
+                size = len(payload)
+                # As a view: the pieces it is sent in are no copies then.
+                parts = [framing.success(size), memoryview(payload)]
+            if transport is None or transport.is_closing():
+                self._release_request()
+                return
+            if size > WHOLE_SIZE_MAX:
+                self._begin_large(transport, parts)
+                return
             self._release_request()
-            return
-        if size > WHOLE_SIZE_MAX:
-            # The request stays in work until its last piece is with the transport; its bytes are
-            # not needed any more, and a client that reads slowly must not keep a receive block.
-            self._release_request_buffer()
-            self._large = LargeAnswer(
-                self._loop, transport, parts, self._large_sent, is_paused=self.is_write_paused
-            )
-            self._large.go_on()
-            return
-        self._release_request()
-        transport.writelines(parts)
+            transport.writelines(parts)
         intake = self._intake
         if intake.kept or intake.reading.is_paused or self.is_at_eof:
             intake.go_on()
+
+    def _begin_large(self, transport: asyncio.Transport, parts: list[bytes | memoryview]) -> None:
+        """The request stays in work until its last piece is with the transport.
+
+        Its bytes are not needed any more: a client that reads slowly keeps no receive block.
+        """
+        self._release_request_buffer()
+        self._large = LargeAnswer(
+            self._loop, transport, parts, self._large_sent, is_paused=self.is_write_paused
+        )
+        self._large.go_on()
 
     def _large_sent(self) -> None:
         self._large = None

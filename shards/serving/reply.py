@@ -12,21 +12,21 @@ import msgspec
 from borzoi.storage.reader import Slices
 
 
-class Status(msgspec.Struct, frozen=True):
+class Status(msgspec.Struct, frozen=True, gc=False):
     """Nothing but a status; None: the outcome is unknown, the door closes without an answer."""
 
     status: int | None
     close: bool = False
 
 
-class Value(msgspec.Struct, frozen=True):
+class Value(msgspec.Struct, frozen=True, gc=False):
     """The response value of a command. The generation of the session encodes it, by the code."""
 
     code: int
     value: Any
 
 
-class Messages(msgspec.Struct, frozen=True):
+class Messages(msgspec.Struct, frozen=True, gc=False):
     """Messages of a partition as they are stored: `size` bytes in `views`, none of them copied."""
 
     partition_id: int
