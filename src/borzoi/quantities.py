@@ -19,6 +19,15 @@ SIZE_UNITS: Final = {
     **{"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12},
     **{"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40},
 }
+# As Spark has it: k, kb and kib are the same power of two.
+BINARY_SIZE_UNITS: Final = {
+    "b": 1,
+    **{
+        prefix + ending: 1024**power
+        for power, prefix in enumerate("kmgt", start=1)
+        for ending in ("", "b", "i", "ib")
+    },
+}
 # In nanoseconds. A month is a twelfth of a year of 365.25 days, rounded to hundredths of a day.
 DURATION_UNITS: Final = {
     **dict.fromkeys(("ns", "nsec"), 1),
@@ -39,9 +48,9 @@ ONE: Final = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,12})?)\s*([a-zA-Z]*)\s*", 
 PART: Final = re.compile(r"\s*([0-9]{1,20})\s*([a-zA-Zµ]+)")
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, units: Mapping[str, int] = SIZE_UNITS) -> int:
     """Bytes of `1.5 MiB`, `512B` or `4096`; a fraction of a byte is dropped."""
-    return _one(text, SIZE_UNITS, without_unit=1)
+    return _one(text, units, without_unit=1)
 
 
 def parse_seconds_ns(text: str) -> int:
