@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from borzoi import quantities
+from borzoi.quantities import NS_PER_S as NS_PER_S
+from borzoi.quantities import NS_PER_US as NS_PER_US
 
 KB: Final = 1_000
 MB: Final = 1_000_000
 GB: Final = 1_000_000_000
-NS_PER_S: Final = 1_000_000_000
-NS_PER_US: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)

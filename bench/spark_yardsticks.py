@@ -52,7 +52,7 @@ class TupleReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Returns the rows of a partition as tuples. Runs on an executor."""
         from borzoi.protocol.message import decode_messages
-        from borzoi.spark.options import read_options
+        from borzoi.spark.option_table import read_options
         from borzoi.spark.polling import Polling, runs_of
         from borzoi.spark.positions import Range
 

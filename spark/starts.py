@@ -18,20 +18,11 @@ from typing import Any, Final, TypeAlias
 
 from borzoi.protocol.identifiers import Identifier
 from borzoi.spark.failures import OffsetOutOfRange
+from borzoi.spark.option_texts import duration_us
 
 OFFSET_MAX: Final = 2**63 - 1  # of a Spark bigint
 KAFKA_LATEST: Final = -1
 KAFKA_EARLIEST: Final = -2
-UNITS_US: Final = {
-    **dict.fromkeys(("us",), 1),
-    **dict.fromkeys(("ms",), 1_000),
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000_000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000),
-    **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
-    **dict.fromkeys(("w", "week", "weeks"), 604_800_000_000),
-}
-DURATION: Final = re.compile(r"(\d+)\s*([a-z]+)", re.IGNORECASE)
 LAST: Final = re.compile(r"last[\s-]*(\d+)", re.IGNORECASE)
 
 
@@ -223,23 +214,3 @@ def parse_by_topic(
                 raise ValueError(f"{boundary!r} is neither a number nor a text")
             found[topic][int(partition)] = parse(boundary)
     return found
-
-
-def duration_us(text: str) -> int:
-    """`10m`, `1h 30m`, `500ms`; a bare number is milliseconds, as in Spark's options."""
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        return int(text) * 1_000
-    total = 0
-    at = 0
-    while at < len(text):
-        found = DURATION.match(text, at)
-        if found is None or found[2].lower() not in UNITS_US:
-            raise ValueError(f"{text!r} is no duration such as 500ms, 10m or 1h 30m")
-        total += int(found[1]) * UNITS_US[found[2].lower()]
-        at = found.end()
-        while at < len(text) and text[at].isspace():
-            at += 1
-    if total == 0:
-        raise ValueError("a duration longer than nothing is needed")
-    return total

@@ -1,8 +1,8 @@
-"""IGGY_... environment variables on top of the settings of the file.
+"""IGGY_... environment variables on top of the settings of the file, and the dotenv file of more.
 
-Which names exist follows from the schema, so nobody guesses where underscores split. Does no I/O:
-the variables come in as a mapping. Always: the value of a variable appears in no warning, because
-an unknown name may well hold a secret.
+Which names exist follows from the schema: no underscore is guessed at. Does no I/O: the variables
+come in as a mapping, the dotenv file as text. Always: the value of a variable appears in no
+warning, because an unknown name may well hold a secret.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final
 
-from borzoi.shards.config.nearest import nearest
-from borzoi.shards.config.reading import Findings, Settings, complaint
+from borzoi.shards.config.documents import Findings, Settings, complaint
+from borzoi.shards.config.errors import nearest
 from borzoi.shards.config.tree import ENV_INDEXES, Path, environment_names
 
 PREFIX: Final = "IGGY_"
@@ -36,6 +36,12 @@ OTHER_NAMES: Final = frozenset(
 OTHER_PREFIXES: Final = ("IGGY_CONNECTORS_SINK_", "IGGY_CONNECTORS_SOURCE_")
 LONG_INDEX: Final = re.compile(r"_[0-9]{2,}_")
 
+ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*(.*)")
+DOUBLE_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
+SINGLE_QUOTED: Final = re.compile(r"'([^']*)'\s*(?:#.*)?")
+ESCAPE: Final = re.compile(r"\\(.)")
+ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r"}
+
 
 def apply_environment(
     environ: Mapping[str, str], settings: Settings, findings: Findings
@@ -52,7 +58,7 @@ def apply_environment(
             continue
         path, leaf = names[name]
         try:
-            value = leaf.kind.read_text(environ[name])
+            value = leaf.kind.from_text(environ[name])
         except ValueError as error:
             findings.problems.append(complaint(name, leaf.kind, environ[name], error))
             continue
@@ -94,3 +100,35 @@ def _put(settings: Settings, path: Path, value: object) -> bool:
             here = here[part]
     here[path[-1]] = value
     return True
+
+
+def parse_dotenv(text: str) -> tuple[dict[str, str], list[int]]:
+    """The variables of a dotenv file, and the numbers of the lines that are no assignment.
+
+    A line is NAME=value, optionally after `export`; blank lines and lines that begin with # are
+    skipped. A value in single quotes is taken literally; in double quotes a backslash makes n, t
+    and r special and everything else literal; without quotes a value ends at " #".
+    """
+    variables: dict[str, str] = {}
+    bad_lines = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = ASSIGNMENT.fullmatch(line)
+        value = None if match is None else _dotenv_value(match[2])
+        if match is None or value is None:
+            bad_lines.append(number)
+        else:
+            variables[match[1]] = value
+    return variables, bad_lines
+
+
+def _dotenv_value(text: str) -> str | None:
+    if text.startswith('"'):
+        match = DOUBLE_QUOTED.fullmatch(text)
+        return match and ESCAPE.sub(lambda found: ESCAPED.get(found[1], found[1]), match[1])
+    if text.startswith("'"):
+        match = SINGLE_QUOTED.fullmatch(text)
+        return match and match[1]
+    return "" if text.startswith("#") else text.split(" #", 1)[0].rstrip()

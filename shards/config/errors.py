@@ -1,4 +1,4 @@
-"""What stops the boot because of the configuration: one exception, with every problem in words.
+"""What is wrong with a configuration, in words: one exception, and the name that was meant.
 
 Raised while loading and checking settings, and by the parts that resolve them against the machine
 (CPUs, memory, root account). Always: each problem names what was found and what is needed, and
@@ -7,6 +7,7 @@ shows no secret.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -18,3 +19,8 @@ class ConfigError(Exception):
             (problems,) if isinstance(problems, str) else tuple(problems)
         )
         super().__init__("; ".join(self.problems))
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The most similar of `valid`, which must not be empty; alike in every run."""
+    return difflib.get_close_matches(name, sorted(valid), n=1, cutoff=0.0)[0]

@@ -15,36 +15,50 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from borzoi.shards.config.addresses import parse_address
-from borzoi.shards.config.durations import (
+from borzoi.quantities import (
+    SECOND,
     format_duration,
-    format_expiry,
-    parse_duration,
-    parse_expiry,
-)
-from borzoi.shards.config.sizes import (
     format_size,
-    format_topic_size,
+    parse_duration_us,
     parse_size,
-    parse_topic_size,
 )
+from borzoi.shards.config.addresses import parse_address
 
 TomlValue = bool | int | str | list[str]
 
+U16_MAX: Final = 2**16 - 1
+U32_MAX: Final = 2**32 - 1
+U64_MAX: Final = 2**64 - 1
 
-@dataclass(frozen=True)
-class Kind:
-    """`needs` completes the sentence "key is X: needs ..."."""
+# The numbers clients send for a limit that is none, and for the server's own.
+UNLIMITED: Final = U64_MAX
+NEVER: Final = U64_MAX
+SERVER_DEFAULT: Final = 0
+# An expiry is kept in whole seconds of 32 bits by the clients that show it.
+EXPIRY_MAX: Final = U32_MAX * SECOND
 
-    needs: str
-    read: Callable[[object], Any]
-    read_text: Callable[[str], Any]
-    show: Callable[[Any], TomlValue]
-    secret: bool = False
+ZERO_WORDS: Final = frozenset({"0", "unlimited", "disabled", "none"})
+NEVER_WORDS: Final = frozenset({"none", "None", "unlimited", "Unlimited", "never_expire"})
+DEFAULT_WORDS: Final = frozenset({"default", "Default", "server_default", "Server_default", "0"})
 
 
 def same(value: Any) -> Any:
     return value
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`needs` completes the sentence "key is X: needs ...". Without `read_text`, `read` does it."""
+
+    needs: str
+    read: Callable[[Any], Any]
+    show: Callable[[Any], TomlValue] = same
+    read_text: Callable[[str], Any] | None = None
+    secret: bool = False
+
+    def from_text(self, text: str) -> Any:
+        """The value of an environment variable."""
+        return (self.read_text or self.read)(text)
 
 
 def read_bool(value: object) -> bool:
@@ -95,9 +109,9 @@ def read_texts_text(text: str) -> tuple[str, ...]:
     return tuple(items)
 
 
-def number(low: int, high: int) -> Kind:
+def number(high: int) -> Kind:
     def read(value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
             raise ValueError("no number of that range")
         return value
 
@@ -106,37 +120,70 @@ def number(low: int, high: int) -> Kind:
             raise ValueError("no number")
         return read(int(text))
 
-    return Kind(f"a number of {low} to {high}", read, read_number_text, same)
+    return Kind(f"a number of 0 to {high}", read, read_text=read_number_text)
 
 
-def choice(*names: str) -> Kind:
+def choice(*names: str, **aliases: str) -> Kind:
+    """One of the names. Aliases are other words for them; "true" and "false" also as booleans."""
+
     def read(value: object) -> str:
+        if aliases and isinstance(value, bool):
+            value = str(value)
         name = read_text(value).strip().lower()
+        name = aliases.get(name, name)
         if name not in names:
             raise ValueError("none of the names")
         return name
 
-    return Kind("one of " + ", ".join(f'"{name}"' for name in names), read, read, same)
+    return Kind("one of " + ", ".join(f'"{name}"' for name in names), read)
 
 
 def read_size(value: object) -> int:
+    """Bytes of a number or of a text."""
     if not isinstance(value, int | str) or isinstance(value, bool):
         raise ValueError("no size")
-    return parse_size(value)
+    size = value if isinstance(value, int) else parse_size(value)
+    if not 0 <= size <= U64_MAX:
+        raise ValueError("outside 0 to 2^64 - 1 bytes")
+    return size
 
 
 def read_topic_size(value: object) -> int:
-    if not isinstance(value, int | str) or isinstance(value, bool):
-        raise ValueError("no size")
-    return parse_topic_size(value)
+    """A size limit of a topic: bytes, UNLIMITED or SERVER_DEFAULT."""
+    words = {"unlimited": UNLIMITED, "server_default": SERVER_DEFAULT}
+    size = words.get(value.strip().lower()) if isinstance(value, str) else None
+    return read_size(value) if size is None else size
+
+
+def show_topic_size(size: int) -> str:
+    if size == UNLIMITED:
+        return "unlimited"
+    return "server_default" if size == SERVER_DEFAULT else format_size(size)
 
 
 def read_duration(value: object) -> int:
-    return parse_duration(read_text(value))
+    """Microseconds. Case does not count, so "M" is a minute here, not a month."""
+    text = read_text(value).strip().lower()
+    return 0 if text in ZERO_WORDS else parse_duration_us(text)
 
 
 def read_expiry(value: object) -> int:
-    return parse_expiry(read_text(value))
+    """Microseconds, NEVER or SERVER_DEFAULT. Letters keep their case: "M" is a month."""
+    text = read_text(value).strip()
+    if text in NEVER_WORDS:
+        return NEVER
+    if text in DEFAULT_WORDS:
+        return SERVER_DEFAULT
+    expiry_us = parse_duration_us(text)
+    if expiry_us > EXPIRY_MAX:
+        raise ValueError("longer than 2^32 - 1 seconds")
+    return expiry_us
+
+
+def show_expiry(expiry_us: int) -> str:
+    if expiry_us == NEVER:
+        return "none"
+    return "server_default" if expiry_us == SERVER_DEFAULT else format_duration(expiry_us)
 
 
 def read_address(value: object) -> str:
@@ -145,52 +192,25 @@ def read_address(value: object) -> str:
     return text
 
 
-def read_cache_indexes(value: object) -> str:
-    word = str(value).lower() if isinstance(value, bool) else read_text(value).strip().lower()
-    word = {"true": "all", "false": "none"}.get(word, word)
-    if word not in ("all", "open_segment", "none"):
-        raise ValueError("none of the names")
-    return word
-
-
 def read_cpu_allocation(value: object) -> str:
     if not isinstance(value, int | str) or isinstance(value, bool):
         raise ValueError("no CPU allocation")
     return str(value).strip()
 
 
-U16_MAX: Final = 2**16 - 1
-U32_MAX: Final = 2**32 - 1
-U64_MAX: Final = 2**64 - 1
-
-BOOL: Final = Kind("true or false", read_bool, read_bool_text, same)
-TEXT: Final = Kind("text", read_text, read_text, same)
-SECRET: Final = Kind("text", read_text, read_text, same, secret=True)
-TEXTS: Final = Kind('a list of texts like ["a", "b"]', read_texts, read_texts_text, list)
-U16: Final = number(0, U16_MAX)
-U32: Final = number(0, U32_MAX)
-U64: Final = number(0, U64_MAX)
-SIZE: Final = Kind(
-    'a size like "1 GiB", "100 KB" or a number of bytes', read_size, read_size, format_size
-)
-TOPIC_SIZE: Final = Kind(
-    'a size like "10 GiB", or "unlimited"', read_topic_size, read_topic_size, format_topic_size
-)
-DURATION: Final = Kind(
-    'a duration like "30 s", "1h 30m" or "0"', read_duration, read_duration, format_duration
-)
-EXPIRY: Final = Kind(
-    'a duration like "7 days", or "none" for never', read_expiry, read_expiry, format_expiry
-)
-ADDRESS: Final = Kind(
-    'an address like "127.0.0.1:8090" or "[::1]:8090"', read_address, read_address, same
-)
-CACHE_INDEXES: Final = Kind(
-    'one of "all", "open_segment", "none"', read_cache_indexes, read_cache_indexes, same
-)
+BOOL: Final = Kind("true or false", read_bool, read_text=read_bool_text)
+TEXT: Final = Kind("text", read_text)
+SECRET: Final = Kind("text", read_text, secret=True)
+TEXTS: Final = Kind('a list of texts like ["a", "b"]', read_texts, list, read_texts_text)
+U16: Final = number(U16_MAX)
+U32: Final = number(U32_MAX)
+U64: Final = number(U64_MAX)
+SIZE: Final = Kind('a size like "1 GiB", "100 KB" or a number of bytes', read_size, format_size)
+TOPIC_SIZE: Final = Kind('a size like "10 GiB", or "unlimited"', read_topic_size, show_topic_size)
+DURATION: Final = Kind('a duration like "30 s", "1h 30m" or "0"', read_duration, format_duration)
+EXPIRY: Final = Kind('a duration like "7 days", or "none" for never', read_expiry, show_expiry)
+ADDRESS: Final = Kind('an address like "127.0.0.1:8090" or "[::1]:8090"', read_address)
+CACHE_INDEXES: Final = choice("all", "open_segment", "none", true="all", false="none")
 CPU_ALLOCATION: Final = Kind(
-    'one of "all", a count, "START..END", "numa:auto", "numa:..."',
-    read_cpu_allocation,
-    read_cpu_allocation,
-    same,
+    'one of "all", a count, "START..END", "numa:auto", "numa:..."', read_cpu_allocation
 )

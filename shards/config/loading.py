@@ -1,6 +1,6 @@
 """Where the configuration comes from: defaults, TOML file, environment; later wins.
 
-The only module of this package, beside memory.py, that reads files. Always: what load_config
+The only module of this package that reads files. Always: what load_config
 returns has passed every rule of rules.py; what it complains about without stopping is in
 `warnings`, one line each.
 """
@@ -16,11 +16,10 @@ from typing import Final
 
 import msgspec
 
-from borzoi.shards.config.dotenv import parse_dotenv
-from borzoi.shards.config.environment import apply_environment
+from borzoi.shards.config.documents import Findings, build_config, read_document
+from borzoi.shards.config.environment import apply_environment, parse_dotenv
 from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.config.not_yet import without_effect
-from borzoi.shards.config.reading import Findings, build_config, read_document
 from borzoi.shards.config.rules import broken_rules
 from borzoi.shards.config.schema import Config
 
@@ -29,8 +28,7 @@ ENV_PATH: Final = "IGGY_ENV_PATH"
 DEFAULT_CONFIG_PATH: Final = "core/server/config.toml"
 DEFAULT_ENV_NAME: Final = ".env"
 
-# A configuration is some kilobytes. Whoever points the path at something else gets an answer, not
-# a stall.
+# A configuration is some kilobytes. A path that leads to anything else is an error, not a stall.
 FILE_SIZE_MAX: Final = 1 << 20
 
 

@@ -1,13 +1,14 @@
 """Settings that are understood but whose part of the broker does not exist yet.
 
-A user who changes one of them is told so once at start, instead of wondering. Whoever builds the
-part deletes its line here. Pure. Always: a prefix names a key or a table of the schema (tested).
+A changed one is a warning at the start. Its line goes when the part is built. Pure. Always: a
+prefix names a key or a table of the schema (tested).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from borzoi.shards.config.documents import MASK
 from borzoi.shards.config.schema import Config
 from borzoi.shards.config.tree import Leaf, key_text, values_of
 
@@ -35,7 +36,7 @@ def without_effect(config: Config) -> tuple[str, ...]:
     for path, leaf, value in values_of(config):
         key = key_text(path)
         reason = _reason(key)
-        # Switching off what is not there is no reason to worry anybody.
+        # Switching off what is not there is no reason to warn.
         if reason is None or key in SERVED or value is False or defaults.get(path) == value:
             continue
         warnings.append(f"{key} = {_shown(leaf, value)} has no effect: {reason}")
@@ -50,4 +51,4 @@ def _reason(key: str) -> str | None:
 
 
 def _shown(leaf: Leaf, value: object) -> str:
-    return "******" if leaf.kind.secret else repr(leaf.kind.show(value))
+    return MASK if leaf.kind.secret else repr(leaf.kind.show(value))

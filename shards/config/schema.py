@@ -18,15 +18,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from borzoi.quantities import DAY, GIB, HOUR, KIB, MIB, MINUTE, SECOND
 from borzoi.shards.config import kinds
-from borzoi.shards.config.durations import (
-    DAY,
-    HOUR,
-    MINUTE,
-    NEVER,
-    SECOND,
-)
-from borzoi.shards.config.sizes import GIB, KIB, MIB, UNLIMITED
+from borzoi.shards.config.kinds import NEVER, UNLIMITED
 
 Flag = Annotated[bool, kinds.BOOL]
 Text = Annotated[str, kinds.TEXT]

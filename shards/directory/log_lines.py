@@ -24,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from borzoi.shards.config.durations import seconds
+from borzoi.quantities import seconds
 from borzoi.shards.config.schema import Logging
 from borzoi.shards.directory.log_file import LogFile, Rotation
 from borzoi.visible import visible, visible_json

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from borzoi.protocol.errors import Disconnected
 from borzoi.protocol.responses.clients import Transport
+from borzoi.quantities import seconds
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.shards.config.addresses import format_address, parse_address
-from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import Limits, TcpSocket
 from borzoi.shards.doors.admission import ConnectionLimits
 from borzoi.shards.doors.carried import SessionOfConnection

@@ -1,1 +1,1 @@
-"""What this machine has: CPUs, NUMA nodes, limits of descriptors."""
+"""What this machine has: CPUs, NUMA nodes, memory, limits of descriptors."""

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import Disconnected, InvalidCredentials, UserInactive
 from borzoi.protocol.permissions import UserStatus
+from borzoi.quantities import seconds
 from borzoi.shards.changes.service import MetadataService
-from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import Limits
 from borzoi.shards.identity.credentials import check_password, check_username
 from borzoi.shards.identity.hashing import Asker, Hashing

@@ -24,16 +24,17 @@ import msgspec
 
 from borzoi import __version__
 from borzoi.protocol.batch import LOOPS
+from borzoi.quantities import seconds
 from borzoi.router.fds import BadMessage, ChannelClosed, ChannelFull, FdChannel
 from borzoi.router.processor import UnorderedProcessor, check_processor
-from borzoi.shards.config import Config, granted_memory, memory_budget_per_shard, render_toml
+from borzoi.shards.config import Config, render_toml
 from borzoi.shards.config.addresses import is_loopback
-from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.directory.opening import OpenData, open_data_directory
 from borzoi.shards.directory.serve_options import ServeOptions
 from borzoi.shards.host.cpus import Placement, read_numa_topology, resolve_cpus
 from borzoi.shards.host.file_limits import raise_file_limit
+from borzoi.shards.host.memory import granted_memory, memory_budget_per_shard
 from borzoi.shards.identity.root_account import GENERATED_PREFIX, ROOT_PASSWORD_FILE, RootAccount
 from borzoi.shards.nursery.link import Nursery, NurseryFailed, reap_orphans, take_in_orphans
 from borzoi.shards.nursery.process import NurseryProcess

@@ -16,13 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
 
+from borzoi.quantities import seconds
 from borzoi.router.placement import unpack_namespace
 from borzoi.router.target import Target
 from borzoi.shards.changes.fair_changes import FairChanges
 from borzoi.shards.changes.service import MetadataService, published_log
 from borzoi.shards.changes.writing import METADATA_SHARD, MetadataWriting, RemoteProposer
 from borzoi.shards.config import Config
-from borzoi.shards.config.durations import seconds
 from borzoi.shards.config.schema import archives
 from borzoi.shards.doors.http import HttpCounts, HttpDoor
 from borzoi.shards.doors.listener import Listener

@@ -21,11 +21,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from borzoi.quantities import seconds
 from borzoi.router.placement import shard_of
 from borzoi.shards.changes.service import publish_log, published_log
 from borzoi.shards.changes.writing import METADATA_SHARD
 from borzoi.shards.config import Config, from_json
-from borzoi.shards.config.durations import seconds
 from borzoi.shards.directory.log_lines import LineHandler
 from borzoi.shards.doors.listener import check_port_is_free
 from borzoi.shards.loop.tasks import Tasks

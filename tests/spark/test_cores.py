@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from borzoi.spark.cores import CORES_FILE, inherited, known_cores, local_cores, tell_master
-from borzoi.spark.options import read_options
+from borzoi.spark.option_table import read_options
 
 HERE = len(os.sched_getaffinity(0))
 PLACE = {"server": "iggy://u:p@h:1", "stream": "s", "topic": "t"}

@@ -7,7 +7,8 @@ import pytest
 
 from borzoi.client.address import Login
 from borzoi.spark.failures import InvalidOption
-from borzoi.spark.options import ReadOptions, SegmentFiles, read_options, write_options
+from borzoi.spark.option_table import read_options, write_options
+from borzoi.spark.options import ReadOptions, SegmentFiles
 from borzoi.spark.starts import EARLIEST, LATEST, Ago, AtOffset, AtTime, LastRows, Word
 
 MINIMAL = {"server": "h:1", "username": "u", "password": "pppp", "stream": "s", "topic": "t"}
@@ -54,6 +55,9 @@ def test_what_nobody_says() -> None:
         ("maxOffsetsPerTrigger", "none", lambda o: o.limits.rows_max is None),
         ("maxBytesPerTrigger", "64m", lambda o: o.limits.bytes_max == 64 * 2**20),
         ("maxBytesPerTrigger", "2 GiB", lambda o: o.limits.bytes_max == 2 * 2**30),
+        ("maxBytesPerTrigger", "3 kb", lambda o: o.limits.bytes_max == 3 * 2**10),
+        ("maxBytesPerTrigger", "3TI", lambda o: o.limits.bytes_max == 3 * 2**40),
+        ("maxBytesPerTrigger", "none", lambda o: o.limits.bytes_max is None),
         ("minOffsetsPerTrigger", "9", lambda o: o.limits.rows_min == 9),
         ("maxTriggerDelay", "2m", lambda o: o.limits.delay_max_s == 120.0),
         ("minPartitions", "5", lambda o: o.tasks.count_min == 5),
@@ -179,6 +183,9 @@ def test_ways_to_choose_topics() -> None:
         ({"failOnDataLoss": "yes"}, "true or false"),
         ({"maxOffsetsPerTrigger": "0"}, "at least 1"),
         ({"maxBytesPerTrigger": "1x"}, "a size such as"),
+        ({"maxBytesPerTrigger": "1.5g"}, "a size such as"),
+        ({"maxBytesPerTrigger": "1 ib"}, "a size such as"),
+        ({"maxBytesPerTrigger": "0 MiB"}, "a size such as"),
         ({"minPartitions": "-1"}, "a whole number"),
         ({"maxPartitions": "0"}, "at least 1"),
         ({"minPartitions": "3", "maxPartitions": "2"}, "more than maxPartitions, 2"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from borzoi.spark.admission import admit, capped, holds_back
 from borzoi.spark.data_loss import judge, rows_to_compare
 from borzoi.spark.failures import InvalidOption, OffsetOutOfRange
+from borzoi.spark.option_texts import duration_us
 from borzoi.spark.options import Tasks
 from borzoi.spark.positions import (
     Known,
@@ -41,7 +42,6 @@ from borzoi.spark.starts import (
     Extent,
     LastRows,
     Word,
-    duration_us,
     resolve,
 )
 
@@ -328,3 +328,9 @@ def _resolved(boundary: Boundary, *, missing_is_latest: bool) -> int:
 )
 def test_durations(text: str, found: int) -> None:
     assert duration_us(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "x", "1 x", "1h 5", "1.5h", "0s", "9" * 30 + "s"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        duration_us(text)

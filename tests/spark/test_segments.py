@@ -15,7 +15,7 @@ from borzoi.protocol.batch import INDEX_ENTRY_SIZE, sent_index
 from borzoi.spark import segments
 from borzoi.spark.columns import HEADERS, NULLABLE, TYPES, Column
 from borzoi.spark.failures import DataLoss, SegmentsUnusable
-from borzoi.spark.options import read_options
+from borzoi.spark.option_table import read_options
 from borzoi.spark.polling import Polling, Run, row_of
 from borzoi.spark.positions import Range, StreamIds
 from borzoi.spark.rows import RangeTask, RowReading

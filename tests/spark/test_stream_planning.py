@@ -9,7 +9,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from borzoi.spark import stream_reader
 from borzoi.spark.failures import DataLoss
-from borzoi.spark.options import read_options
+from borzoi.spark.option_table import read_options
 from borzoi.spark.positions import Known, Partition, Position, StreamIds, from_json, to_json
 from borzoi.spark.stream_reader import LOOKS_MAX, IggyStreamReader
 

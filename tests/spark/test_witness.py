@@ -24,7 +24,8 @@ from borzoi.protocol.responses.polled import (
 from borzoi.spark import witness
 from borzoi.spark.batch_reader import IggyReader
 from borzoi.spark.failures import DataLoss
-from borzoi.spark.options import Access, read_options
+from borzoi.spark.option_table import read_options
+from borzoi.spark.options import Access
 from borzoi.spark.polling import Polling, Run
 from borzoi.spark.positions import Range, RowTime
 from borzoi.spark.rows import RangeTask

@@ -1,6 +1,6 @@
 """The dotenv file's syntax."""
 
-from borzoi.shards.config.dotenv import parse_dotenv
+from borzoi.shards.config.environment import parse_dotenv
 
 
 def test_assignments() -> None:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from borzoi.shards.config.documents import Findings, Settings
 from borzoi.shards.config.environment import (
     OTHER_NAMES,
     apply_environment,
     displays_config,
 )
-from borzoi.shards.config.reading import Findings, Settings
 from borzoi.shards.config.tree import environment_names, leaf_paths
 
 
@@ -154,8 +154,8 @@ def test_other_programs_variables_are_left_alone() -> None:
 
 
 def test_a_secret_is_not_in_its_complaint() -> None:
+    from borzoi.shards.config.documents import complaint
     from borzoi.shards.config.kinds import SECRET
-    from borzoi.shards.config.reading import complaint
 
     assert "hunter2" not in complaint("http.jwt.encoding_secret", SECRET, "hunter2", ValueError())
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from borzoi.quantities import GIB, HOUR, MIB
 from borzoi.shards.config import (
     Config,
     ConfigError,
@@ -13,10 +14,9 @@ from borzoi.shards.config import (
     load_config,
     to_json,
 )
-from borzoi.shards.config.durations import HOUR
+from borzoi.shards.config.kinds import UNLIMITED
 from borzoi.shards.config.loading import FILE_SIZE_MAX
 from borzoi.shards.config.not_yet import NOT_YET
-from borzoi.shards.config.sizes import GIB, MIB, UNLIMITED
 from borzoi.shards.config.tree import key_text, leaf_paths
 
 CPUS = range(4)

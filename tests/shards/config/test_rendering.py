@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from borzoi.shards.config import Config, load_config, render_toml
-from borzoi.shards.config.reading import Findings, build_config, read_document
+from borzoi.shards.config.documents import Findings, build_config, read_document
 
 
 def read_back(text: str) -> Config | None:

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from borzoi.shards.config.durations import SECOND
+from borzoi.quantities import GIB, MIB, SECOND
+from borzoi.shards.config.kinds import UNLIMITED
 from borzoi.shards.config.rules import broken_rules
 from borzoi.shards.config.schema import Config, NodePorts, OtherNode, Table
-from borzoi.shards.config.sizes import GIB, MIB, UNLIMITED
 
 CPUS = (0, 1, 2, 3)
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from borzoi.shards.config import Config, ConfigError, granted_memory, memory_budget_per_shard
+from borzoi.quantities import GIB, KIB, MIB
+from borzoi.shards.config import Config, ConfigError
 from borzoi.shards.config.schema import MemoryPool
-from borzoi.shards.config.sizes import GIB, KIB, MIB
+from borzoi.shards.host.memory import granted_memory, memory_budget_per_shard
 
 FRAMES = 2 * 128 * MIB
 

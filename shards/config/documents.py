@@ -1,21 +1,31 @@
-"""From a TOML document to settings: each key checked against the schema.
+"""TOML documents and the configuration: read against the schema, and written from it.
 
-Settings are nested dicts that hold only what somebody set, already as values of the schema; the
-defaults come in when the Config is built from them. Does no I/O.
+Settings are nested dicts that hold only what the document sets, already as values of the schema;
+the defaults come in when the Config is built from them. The writer knows exactly the shapes of the
+schema. Does no I/O. Always: what render_toml returns parses, reads back as the same Config, and
+holds no secret (a set one shows as ******).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from borzoi.shards.config.kinds import Kind
-from borzoi.shards.config.nearest import nearest
+import msgspec
+
+from borzoi.shards.config.errors import nearest
+from borzoi.shards.config.kinds import Kind, TomlValue
 from borzoi.shards.config.schema import Config, Table
 from borzoi.shards.config.tree import Leaf, Path, SubTable, key_text, nodes_of
 
 Settings = dict[str, Any]
 AnyTable = TypeVar("AnyTable", bound=Table)
+
+MASK: Final = "******"
+ESCAPES: Final = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\t"): "\\t"} | {
+    code: f"\\u{code:04x}" for code in (*range(9), *range(11, 32), 127)
+}
 
 
 @dataclass
@@ -67,7 +77,7 @@ def _read_table(
 
 
 def complaint(key: str, kind: Kind, value: object, error: ValueError) -> str:
-    found = "******" if kind.secret else repr(value)
+    found = MASK if kind.secret else repr(value)
     return f"{key} is {found} ({error}): needs {kind.needs}"
 
 
@@ -99,3 +109,57 @@ def _build(
             )
             complete = complete and None not in fields[name]
     return table(**fields) if complete else None
+
+
+def render_toml(
+    config: Config,
+    *,
+    tcp_address: str | None = None,
+    http_address: str | None = None,
+    quic_address: str | None = None,
+    websocket_address: str | None = None,
+    metrics_address: str | None = None,
+) -> str:
+    """The whole configuration. A given address is the one really bound, not the configured."""
+    bound = {
+        "tcp": tcp_address,
+        "http": http_address,
+        "quic": quic_address,
+        "websocket": websocket_address,
+        "metrics": metrics_address,
+    }
+    changed: dict[str, Any] = {
+        name: msgspec.structs.replace(getattr(config, name), address=address)
+        for name, address in bound.items()
+        if address is not None
+    }
+    shown = msgspec.structs.replace(config, **changed)
+    return "\n".join(_lines(shown, "")).lstrip() + "\n"
+
+
+def _lines(table: Table, path: str) -> Iterator[str]:
+    """Values first: after a sub-table's header they would belong to the sub-table."""
+    nodes = nodes_of(type(table))
+    for name, node in nodes.items():
+        value = getattr(table, name)
+        if isinstance(node, Leaf) and value is not None:
+            shown = MASK if node.kind.secret and value else node.kind.show(value)
+            yield f"{name} = {_toml(shown)}"
+    for name, node in nodes.items():
+        value = getattr(table, name)
+        here = f"{path}.{name}" if path else name
+        if isinstance(node, SubTable):
+            yield from ("", f"[{here}]", *_lines(value, here))
+        elif not isinstance(node, Leaf):
+            for element in value:
+                yield from ("", f"[[{here}]]", *_lines(element, here))
+
+
+def _toml(value: TomlValue) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return '"' + value.translate(ESCAPES) + '"'

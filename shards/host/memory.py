@@ -10,11 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from borzoi.shards.config.errors import ConfigError
-from borzoi.shards.config.schema import Config
-from borzoi.shards.config.sizes import KIB, format_size
+from borzoi.quantities import KIB, format_size
+from borzoi.shards.config import Config, ConfigError
 
-# The page cache, the workers' own heaps and everybody else on the host live in the rest.
+# The page cache, the workers' own heaps and all other processes live in the rest.
 POOL_FRACTION: Final = 4
 FRAMES_PER_SHARD_MIN: Final = 2
 
