@@ -61,6 +61,8 @@ class Checkout:
         """Start the broker, unless it runs already, and wait until it accepts."""
         if self._broker is not None:
             return
+        ready = self.root / "local_data/runtime/current_config.toml"
+        ready.unlink(missing_ok=True)
         with (self.root / "serve.output").open("wb") as output:
             broker = self._broker = subprocess.Popen(
                 SERVE.split(),
@@ -71,7 +73,6 @@ class Checkout:
                 stderr=output,
                 start_new_session=True,
             )
-        ready = self.root / "local_data/runtime/current_config.toml"
 
         def is_ready() -> bool:
             said = (self.root / "serve.output").read_text()
