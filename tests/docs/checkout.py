@@ -19,6 +19,7 @@ from tests.tidy.repository import LEFT_OUT, ROOT
 WRITTEN_ADDRESS: Final = "127.0.0.1:8090"
 SERVE: Final = "./borzoi serve"
 TIMEOUT_S: Final = 120.0
+INSTALL_TIMEOUT_S: Final = 600.0
 # The official client may abort when Python ends, after its last line: docs/CLIENTS.md.
 OFFICIAL_CLIENT: Final = "apache_iggy"
 LEAVE_AT_ONCE: Final = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
@@ -47,6 +48,8 @@ class Checkout:
         self._environment = {**kept, "BORZOI_VENV": sys.prefix}
         self._broker: subprocess.Popen[bytes] | None = None
         self._address = WRITTEN_ADDRESS
+        # Installs, if what the environment was made from has changed since.
+        self._run(["./borzoi", "--version"], timeout_s=INSTALL_TIMEOUT_S)
 
     def shell(self, script: str) -> str:
         """Run commands as one script; what they print."""
@@ -99,7 +102,7 @@ class Checkout:
     def _with_address(self, text: str) -> str:
         return text.replace(WRITTEN_ADDRESS, self._address)
 
-    def _run(self, command: list[str]) -> str:
+    def _run(self, command: list[str], timeout_s: float = TIMEOUT_S) -> str:
         done = subprocess.run(
             command,
             cwd=self.root,
@@ -108,7 +111,7 @@ class Checkout:
             capture_output=True,
             text=True,
             check=False,
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
         )
         said = done.stdout + done.stderr
         assert done.returncode == 0, f"{command[-1]}\nended with {done.returncode}:\n{said}"
