@@ -3,6 +3,7 @@
 A mark is a comment on the line before the fence:
 
     <!-- not run: REASON -->            a reader runs it, the test does not
+    <!-- broker stopped: REASON -->     the broker is stopped before
     <!-- options checked: REASON -->    each command is run with --help, which knows its options
     <!-- run elsewhere: FILE, REASON -->   by that test
 """
@@ -15,6 +16,7 @@ from tests.tidy.repository import ROOT
 
 RUN: Final = ""
 NOT_RUN: Final = "not run"
+STOPPED: Final = "broker stopped"
 OPTIONS_CHECKED: Final = "options checked"
 ELSEWHERE: Final = "run elsewhere"
 

@@ -19,6 +19,7 @@ from tests.tidy.repository import LEFT_OUT, ROOT
 WRITTEN_ADDRESS: Final = "127.0.0.1:8090"
 SERVE: Final = "./borzoi serve"
 TIMEOUT_S: Final = 120.0
+INSTALL_TIMEOUT_S: Final = 600.0
 # The official client may abort when Python ends, after its last line: docs/CLIENTS.md.
 OFFICIAL_CLIENT: Final = "apache_iggy"
 LEAVE_AT_ONCE: Final = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
@@ -47,6 +48,8 @@ class Checkout:
         self._environment = {**kept, "BORZOI_VENV": sys.prefix}
         self._broker: subprocess.Popen[bytes] | None = None
         self._address = WRITTEN_ADDRESS
+        # Installs, if what the environment was made from has changed since.
+        self._run(["./borzoi", "--version"], timeout_s=INSTALL_TIMEOUT_S)
 
     def shell(self, script: str) -> str:
         """Run commands as one script; what they print."""
@@ -61,6 +64,8 @@ class Checkout:
         """Start the broker, unless it runs already, and wait until it accepts."""
         if self._broker is not None:
             return
+        ready = self.root / "local_data/runtime/current_config.toml"
+        ready.unlink(missing_ok=True)
         with (self.root / "serve.output").open("wb") as output:
             broker = self._broker = subprocess.Popen(
                 SERVE.split(),
@@ -71,7 +76,6 @@ class Checkout:
                 stderr=output,
                 start_new_session=True,
             )
-        ready = self.root / "local_data/runtime/current_config.toml"
 
         def is_ready() -> bool:
             said = (self.root / "serve.output").read_text()
@@ -98,7 +102,7 @@ class Checkout:
     def _with_address(self, text: str) -> str:
         return text.replace(WRITTEN_ADDRESS, self._address)
 
-    def _run(self, command: list[str]) -> str:
+    def _run(self, command: list[str], timeout_s: float = TIMEOUT_S) -> str:
         done = subprocess.run(
             command,
             cwd=self.root,
@@ -107,7 +111,7 @@ class Checkout:
             capture_output=True,
             text=True,
             check=False,
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
         )
         said = done.stdout + done.stderr
         assert done.returncode == 0, f"{command[-1]}\nended with {done.returncode}:\n{said}"

@@ -1,5 +1,6 @@
 """What the papers point at is there, and what they list is complete."""
 
+import ast
 import re
 import runpy
 import tomllib
@@ -14,6 +15,8 @@ README_LINES_MAX: Final = 120
 FILES: Final = re.compile(
     r"(?<![\w/])(?:" + "|".join((*PACKAGES, "src", "docs", "tests")) + r")/[\w/.-]*\.[a-z]{2,4}\b"
 )
+FUNCTIONS: Final = re.compile(r"`([\w.]+)` in `([\w/]+\.py)`")
+DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 MODULES: Final = re.compile(r"\btests(?:\.[a-z_]+){2,}\b")
 LINKS: Final = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([\w-]+))?\)")
 ROOMS: Final = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
@@ -38,6 +41,27 @@ def test_the_pages_name_real_programs() -> None:
     assert len(named) > 20
     missing = [name for name in named if not (ROOT / (name.replace(".", "/") + ".py")).is_file()]
     assert sorted(missing) == []
+
+
+def test_the_pages_name_real_functions() -> None:
+    named = {
+        (str(paper.relative_to(ROOT)), *found)
+        for paper in OF_TODAY
+        for found in FUNCTIONS.findall(re.sub(r"\s+", " ", paper.read_text()))
+    }
+    assert len(named) > 5
+    assert sorted(row for row in named if row[1] not in _defined_in(row[2])) == []
+
+
+def _defined_in(file: str) -> set[str]:
+    """Functions and classes of a module, and Class.method."""
+    found: set[str] = set()
+    for node in ast.parse((ROOT / file).read_text()).body:
+        if isinstance(node, DEFINITIONS):
+            found.add(node.name)
+            members = node.body if isinstance(node, ast.ClassDef) else []
+            found |= {f"{node.name}.{one.name}" for one in members if isinstance(one, DEFINITIONS)}
+    return found
 
 
 def anchor(heading: str) -> str:
