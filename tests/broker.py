@@ -20,6 +20,8 @@ START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 60.0
 NURSERY: Final = "nursery---"
 SERVE: Final = "from borzoi.shards.admin.commands import main; main()"
+PRESENT: Final = (sys.executable, "-c", SERVE)
+"""The command line of the code under test."""
 
 Found = TypeVar("Found")
 
@@ -33,10 +35,14 @@ class BrokerProcess:
         settings: Mapping[str, str] | None = None,
         *,
         wrapper: Sequence[str] = (),
+        program: Sequence[str] = PRESENT,
     ) -> None:
-        """`wrapper` is a command that executes the one behind it, with limits for example."""
+        """`wrapper` is a command that executes the one behind it, with limits for example.
+
+        `program` is the broker's command line; that of another checkout runs another version.
+        """
         self.data = data
-        self._wrapper = tuple(wrapper)
+        self._command = (*wrapper, *program, "serve")
         self.settings = dict(settings or {})
         self.address = ""
         self.metrics_address = ""
@@ -70,7 +76,7 @@ class BrokerProcess:
         }
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
-                [*self._wrapper, sys.executable, "-c", SERVE, "serve"],
+                self._command,
                 cwd=self.data.parent,
                 env=environment,
                 stdin=subprocess.DEVNULL,
