@@ -1,7 +1,7 @@
 """One run of one kind, from the server to everything that was measured.
 
-Owns the set-up: a broker of our own unless an address is given, the streams and groups, messages
-to read for kinds that only consume, and the bare limits, measured right before the run.
+Owns the set-up: a broker of our own unless an address is given, the streams and groups, and
+messages to read for kinds that only consume. The bare limits are measured right before the run.
 """
 
 import socket

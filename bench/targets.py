@@ -3,8 +3,8 @@
     1 shard on one CPU, the generator on another, durability `written`, unless the row says else
 
 A row is a function from (runs, duration) to Row; ROWS names them. Each limit is measured right
-before the broker's figure of the same run, because a machine that others use too is not the same
-machine a minute later.
+before the broker's figure of the same run. A machine that others use too is not the same machine a
+minute later.
 """
 
 from collections.abc import Callable, Iterable

@@ -103,7 +103,7 @@ class ConsumerOffsets:
     ) -> "ConsumerOffsets":
         """Read all offset files. `offset_max` is the last offset there is, None if there is none.
 
-        A value beyond it points at messages a power cut took; it is brought back to the end,
+        A value beyond it points at messages that a power cut took. It is brought back to the end,
         or else messages written from now on would be skipped. Odd files are left alone and
         reported.
         """

@@ -9,7 +9,7 @@ segments and the segments that everybody has read are both found at the front.
                                  so 7 .. 13 and all behind it is unread
 
 How far committed offsets protect unread segments is a setting (Protection). Whatever it says, the
-rules agree on segments that are read: they go when they are too old, or from nine tenths of the
+rules agree on segments that are read. They go when they are too old, or from nine tenths of the
 topic's size on.
 
     unread, and ...     too old                                 too much for the topic

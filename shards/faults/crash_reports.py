@@ -2,10 +2,10 @@
 
     <logs>/worker-<shard>-<time>.crash     which signal, when, the request in work, the traceback
 
-The supervisor writes it. The traceback comes from the dying worker itself: faulthandler writes it
-into a memfd that the supervisor holds, so that nothing has to be opened or removed by workers that
-live well, and a full disk loses nothing before the report. A worker that was killed by another
-process (SIGKILL: the kernel's, when memory is short) leaves none.
+The supervisor writes it. The traceback comes from the dying worker itself. The module faulthandler
+writes it into a memfd that the supervisor holds. So workers that live well open and remove nothing,
+and a full disk loses nothing before the report. A worker that was killed by another process
+(SIGKILL: the kernel's, when memory is short) leaves none.
 
 Always: at most REPORTS_MAX files are kept, the newest; no password, token or message is in them;
 control characters of clients are escaped.

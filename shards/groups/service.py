@@ -1,6 +1,6 @@
 """Groups as handlers and sessions use them, on every shard.
 
-Members belong to shard 0 (coordinator.py): joins, leaves and ends of sessions go there, over the
+Members belong to shard 0 (coordinator.py). Joins, leaves and ends of sessions go there, over the
 rings or by a call if this is shard 0. What the own sessions hold is known here (local_members.py).
 """
 

@@ -132,8 +132,8 @@ class Worker:
     async def _open_copy(self) -> MetadataCopy:
         """A copy of the metadata whose log is the one that the board speaks of.
 
-        It is not while shard 0 puts a shorter one in its place, which takes a moment, or has died
-        doing so, which its successor will mend.
+        It does not while shard 0 puts a shorter one in its place, which takes a moment. Nor does it
+        if shard 0 died doing so, which its successor will mend.
         """
         storage = self._storage
         for _ in range(OPEN_COPY_TRIES_MAX):

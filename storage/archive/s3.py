@@ -1,6 +1,6 @@
 """An archive in a bucket of Amazon S3, or of anything that speaks its protocol (MinIO, Ceph).
 
-Large objects go up in parts, several at once, and appear when the last part has arrived; parts of
+Large objects go up in parts, several at once, and appear when the last part has arrived. Parts of
 an upload that was killed stay invisible, and a lifecycle rule of the bucket should remove them.
 Reading goes range by range, so that no single answer has to last long.
 """
