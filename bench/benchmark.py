@@ -94,7 +94,7 @@ def run_benchmark(
 
 @contextmanager
 def _server(options: Options) -> Iterator[tuple[str, int, CpuPlan, int | None, str]]:
-    """Host, port, who runs where, the process to look at if it is on this machine, its loops."""
+    """Yields host, port, CPU plan, the supervisor's id if it is on this machine, and its loops."""
     if options.address is None:
         cpus = decide(available_cpus(), options.shards, options.actor_count)
         with OwnBroker(cpus.cpu_allocation, directory=options.directory) as broker:

@@ -307,7 +307,7 @@ def _run(bound: Rate, reached: Rate, reference: float, broker: float) -> Run:
 
 
 def _note(bound: Rate, reached: Rate) -> str:
-    """Who was busy: a limit that is bound by its generator is no limit of the machine."""
+    """Which side was busy: a limit that is bound by its generator is no limit of the machine."""
     return (
         f"{bound.variant}: {bound.server_us_per_request:.1f} us/request"
         f" ({bound.server_cpu_share:.0%} CPU, generator {bound.generator_cpu_share:.0%});"

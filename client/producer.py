@@ -239,7 +239,7 @@ class Producer:
         return batch
 
     async def _wait_for_room(self) -> None:
-        # Nothing gets fuller while everybody waits, so lingering is over.
+        # Nothing gets fuller while all senders wait, so lingering is over.
         self._close_open_batches()
         if self._room is None:
             self._room = asyncio.get_running_loop().create_future()
@@ -264,7 +264,7 @@ class Producer:
         return xxhash.xxh32_intdigest(key) % self._partitions_count
 
     async def _count_partitions(self) -> None:
-        """By the topic, once for all who want to know; the server places keys until it is known.
+        """By the topic, once for all batches; the server places keys until it is known.
 
         Where this user may not see the topic that is for ever.
         """

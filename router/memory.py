@@ -68,7 +68,7 @@ class MappedMemory:
         self.words = self.bytes.cast("Q")
 
     def give_back(self, position: int, length: int) -> None:
-        """Return whole pages to the system; they read as zeros afterwards, for everybody."""
+        """Returns whole pages to the system; afterwards they read as zeros in every process."""
         self._map.madvise(mmap.MADV_REMOVE, position, length)
 
     def close(self) -> bool:

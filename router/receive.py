@@ -73,7 +73,7 @@ class ReceiveBlocks:
     def received(self, nbytes: int) -> tuple[Buffer, int]:
         """`nbytes` were read into the window: the buffer they lie in and where they start.
 
-        The buffer is held once for the caller, who releases it after cutting it up; frames that
+        The buffer is held once for the caller, which releases it after cutting it up; frames that
         are kept longer hold it themselves.
         """
         assert 0 < nbytes <= self.window_size, f"{nbytes} bytes read into {self.window_size}"

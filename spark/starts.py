@@ -2,7 +2,7 @@
 
 A boundary is what stands in an option. A Plan holds the boundaries of all partitions, with one for
 those that the JSON does not name. Turning boundaries into offsets needs what the broker knows,
-which comes in as values (`resolve`): nothing here asks anybody.
+which comes in as values (`resolve`): nothing here asks the broker.
 
 In JSON, numbers are Kafka's: an offset, -1 for latest, -2 for earliest. Texts are ours, in JSON
 and alone: "earliest", "latest", "stored", "last 1000" or "-1000", "-10m".

@@ -146,7 +146,7 @@ def lend(access: Access) -> Wire:
 
 
 def give_back(access: Access, wire: Wire) -> None:
-    """For the next one who needs it; every answer has been received."""
+    """Keeps a connection for the next task; every answer has been received."""
     idle = _idle.setdefault((os.getpid(), access), [])
     if len(idle) < IDLE_MAX:
         idle.append(wire)

@@ -2,7 +2,7 @@
 
 Stands where MappedFile stands for a plain one, and counts in the same plain positions. Nothing is
 read in the loop. A reader asks what is `missing`, a thread loads that (MissingBlocks.load), the
-loop takes it in, and the reader asks again. Only who may wait for the disk lets `views` load.
+loop takes it in, and the reader asks again. Only code that may wait for the disk lets `views` load.
 
 The checksum of a block is enough to trust its bytes. Whether the messages in it are sound is
 checked by the reader, as for every byte that was found at the start.

@@ -127,7 +127,7 @@ class ConsumerOffsets:
 
     @property
     def room(self) -> OffsetRoom:
-        """Who has made the offsets, and whether there may be more."""
+        """The makers of the offsets, and whether there may be more of them."""
         if self._room is None:
             self._room = self._new_room()
         return self._room
@@ -175,7 +175,10 @@ class ConsumerOffsets:
         return True
 
     def lowest(self) -> tuple[int, ConsumerKind, int] | None:
-        """Who is furthest behind: offset, kind and id. Nothing above it may be deleted."""
+        """Returns offset, kind and id of the consumer that is furthest behind.
+
+        Nothing above it may be deleted.
+        """
         if not self._offsets:
             return None
         (kind, id), offset = min(self._offsets.items(), key=lambda item: (item[1], item[0]))

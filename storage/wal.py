@@ -18,8 +18,8 @@ byte position therefore means something only together with the index of the file
 Index 0 means "nothing committed yet", so the index of an entry can serve as a birth and 0 as "no
 birth".
 
-The WalWriter owns the file: it alone writes, in one process at a time. Everybody else reads, and
-only up to an end position the writer's process has published; below that end no byte ever
+The WalWriter owns the file: it alone writes, in one process at a time. All other processes read,
+and only up to an end position the writer's process has published; below that end no byte ever
 changes.
 
 Always: entries follow each other without gaps and their indexes rise by one. The writer makes each
@@ -50,7 +50,7 @@ INDEX: Final = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class WalEntry:
-    """One committed command, and who asked for it when."""
+    """One committed command, with its user and time."""
 
     index: int
     term: int
@@ -308,7 +308,7 @@ class WalWriter:
     def move_to(self, fd: int, cut_size: int) -> None:
         """Go on in a file that holds the same entries without the first `cut_size` bytes.
 
-        It is durable and has the log's name already. The old file stays for those who read it.
+        It is durable and has the log's name already. The old file stays for its readers.
         """
         self._files.close(self._fd)
         self._fd = fd

@@ -1,4 +1,4 @@
-"""Values as people and programs read them: lines and tables, or JSON.
+"""Values as terminals and programs read them: lines and tables, or JSON.
 
 JSON has every field under the name it has in the code. Numbers are numbers (times in microseconds
 since 1970, sizes in bytes), and enumerations are lower-case words. Bytes are text where they are

@@ -153,7 +153,7 @@ class LogFile:
         if rotation.file_size_max != 0 and now - self._begun_at(now) > rotation.retention_s:
             self._rotate()
             return
-        # The active file may grow to its limit before anybody looks again: that space is taken.
+        # The active file may grow to its limit before the next look: that space is taken.
         room = rotation.total_size_max - rotation.file_size_max
         for _, path in reversed(archives_of(self.path.parent)):
             try:

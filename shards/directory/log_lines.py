@@ -2,7 +2,7 @@
 
     2026-11-16T05:08:00.123456Z  INFO shard-0 borzoi.shards.serving.session: connection accepted
 
-Time in UTC with microseconds, level right-aligned to five characters, who speaks (`shard-<n>` or
+Time in UTC with microseconds, level right-aligned to five characters, the speaker (`shard-<n>` or
 `supervisor`), the module, the message. Iggy's tools look for "INFO shard-". With JSON lines the
 same fields are the members of an object.
 

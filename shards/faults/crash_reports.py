@@ -1,4 +1,4 @@
-"""What is left of a worker that died by a signal: a file for people, in the directory of the logs.
+"""What is left of a worker that died by a signal: a readable file, in the directory of the logs.
 
     <logs>/worker-<shard>-<time>.crash     which signal, when, the request in work, the traceback
 
@@ -111,7 +111,7 @@ def _lines_of(request: Request | None) -> list[str]:
 
 
 def _shown(request: Request) -> bytes | None:
-    """What people may see; None if nothing. Of a batch only where it goes."""
+    """Returns the bytes that a report may show; None if none. Of a batch only where it goes."""
     if request.code in SECRET_CODES:
         return None
     head = request.head

@@ -1,4 +1,4 @@
-"""Shard 0's part in groups: who is a member, who holds what, and telling the shards of members.
+"""Shard 0's part in groups: the members, what each of them holds, and the orders to their shards.
 
 Owns one Roster per group with members; nothing of it is logged, a member lives no longer than its
 connection. Events (joins, leaves, deaths, commits that were waited for) change a roster at once and

@@ -1,4 +1,4 @@
-"""Who is connected: this shard's sessions, and everybody's by asking the other shards.
+"""The clients that are connected: this shard's sessions, and those of the other shards by asking.
 
 A connection belongs to its shard and dies with it, so nothing of this is logged. A session is
 registered from its connect until it is removed. That happens at its end, by moving to another

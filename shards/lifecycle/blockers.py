@@ -1,4 +1,4 @@
-"""Consumers and groups that keep segments from being deleted: who, how often, and since when.
+"""Consumers and groups that keep segments from being deleted: which, how often, and since when.
 
 Owned by the worker's loop, fed by deleting.py. A consumer blocks a partition as long as it is
 furthest behind, its committed offset stays the same, and the segment that was due is still there. A

@@ -30,7 +30,7 @@ class TellFigures(Telling):
 
 
 class Figures:
-    """The figures of this shard, and everybody's."""
+    """The figures of this shard, and those of all shards."""
 
     def __init__(
         self,

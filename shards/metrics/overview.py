@@ -41,7 +41,7 @@ class PartitionEnd(NamedTuple):
 
 
 class Names(NamedTuple):
-    """What ids are called: for those who have asked for it."""
+    """The names of ids, where the configuration asks for them."""
 
     streams: dict[int, str]
     topics: dict[TopicPlace, str]

@@ -39,7 +39,7 @@ class TellUpkeep(Telling):
 
 
 class Upkeep:
-    """The figures of this shard, and everybody's by asking."""
+    """The figures of this shard, and those of all shards by asking."""
 
     def __init__(self, shard: int, stats: Callable[[], UpkeepStats], gather: Gather) -> None:
         self._shard = shard

@@ -1,7 +1,7 @@
 """A worker: the life of one shard, from boot to an orderly end.
 
 It maps the shared memory it was given, opens the metadata and its partitions, and only then lets
-anybody in. Boot steps, in this order:
+clients in. Boot steps, in this order:
 
     map memory, link to the peers
     shard 0: open the metadata log, make the root user on a first boot, publish

@@ -2,7 +2,7 @@
 
 A key is a relative path with slashes. An object gets its name only when all of it has arrived, so
 nothing that a kill cut off is ever found under a key. Everything here waits for a disk or a
-network: for threads. One process writes a key at a time; anybody may read.
+network: for threads. One process writes a key at a time; any process may read.
 
 Errors are StoreFailed, with the key and never a credential in the text.
 """
