@@ -109,7 +109,7 @@ class Coordinator:
     async def adopt(self) -> None:
         """Take over the members that the other shards have, and begin to work."""
         reported: list[tuple[int, Assignment]] = []
-        for shard, data in (await Gather(self._peers, self._pool).told(Report)).items():
+        for shard, data in (await Gather(self._peers, self._pool).reports(Report)).items():
             reported.extend((shard, one) for one in decode_assignments(data))
         for group, roster in adopted(reported, self._metadata.refresh()).items():
             count = self._metadata.state.topic(group.stream_id, group.topic_id).partitions_count

@@ -125,7 +125,7 @@ class Clients:
     async def everybody(self) -> list[ClientDetails]:
         """The clients of all shards by id."""
         found = [self.describe(session) for session in self._sessions.values()]
-        for data in (await self._gather.told(TellClients)).values():
+        for data in (await self._gather.reports(TellClients)).values():
             found.extend(decode_many_client_details(memoryview(data)))
         return sorted(found, key=lambda details: details.client.client_id)
 

@@ -33,7 +33,7 @@ class Caches:
     async def metrics(self) -> tuple[CacheMetric, ...]:
         """One entry for each partition that was read lately by any shard."""
         found = self._own()
-        for data in (await self._gather.told(TellReadHits)).values():
+        for data in (await self._gather.reports(TellReadHits)).values():
             found += map(CacheMetric._make, CACHE_METRIC.iter_unpack(data))
         return together(found)
 
