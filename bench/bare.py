@@ -1,8 +1,8 @@
 """The bare limits as programs: the least a process must do for the bytes a broker handles.
 
-Started by limits.py as `python -m borzoi.bench.bare NAME CPU SIZE COUNT FILE`; each serves one
-load run, pinned where the shard would be, and is ended by its parent. None of them looks into
-the bytes, checks anything or knows a message.
+Started by limits.py as `python -m borzoi.bench.bare NAME CPU SIZE COUNT FILE`. Each serves one load
+run, pinned where the shard would be, and is ended by its parent. None of them looks into the bytes,
+checks anything or knows a message.
 
     append-loop   blocking recv_into one warm buffer, one write per frame, 8 bytes back
     append-uvloop the same with uvloop's BufferedProtocol

@@ -1,11 +1,11 @@
 """What handing batches from one core to another costs when nothing else is done with them.
 
-Eight connections send frames; a process receives eight of them into shared memory, hashes them and
-appends them to a file with one write, and answers. Then the same with two processes: one receives
-and answers, the other hashes and appends, on the core of the other shard, and each is woken once
-per eight frames through an eventfd. Compared is the CPU time of all that is not the generator. The
-ratio of the two is what a broker's way to another shard can reach at best on a machine: it holds
-no Python per message, no queue, no order and no checks.
+Eight connections send frames. A process receives eight of them into shared memory, hashes them and
+appends them to a file with one write. Then it answers. Then the same with two processes. One
+receives and answers, the other hashes and appends, on the core of the other shard. Each is woken
+once per eight frames through an eventfd. Compared is the CPU time of all that is not the generator.
+The ratio of the two is what a broker's way to another shard can reach at best on a machine. It
+holds no Python per message, no queue, no order and no checks.
 
 Run as a process of its own (`python -m borzoi.bench.bare_crossing CPU CPU ROUNDS DIRECTORY`),
 which forks and prints the two figures.

@@ -1,7 +1,7 @@
 """A broker of our own with load on it: the set-up all comparisons share.
 
-Every run gets a stream of its own and removes it afterwards, so that runs do not see each
-other's files and the disk is spared. What a run measures is a Rate.
+Every run gets a stream of its own and removes it afterwards. So runs do not see each other's files
+and the disk is spared. What a run measures is a Rate.
 """
 
 import tempfile

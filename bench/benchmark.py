@@ -1,7 +1,7 @@
 """One run of one kind, from the server to everything that was measured.
 
-Owns the set-up: a broker of our own unless an address is given, the streams and groups, messages
-to read for kinds that only consume, and the bare limits, measured right before the run.
+Owns the set-up: a broker of our own unless an address is given, the streams and groups, and
+messages to read for kinds that only consume. The bare limits are measured right before the run.
 """
 
 import socket
@@ -94,7 +94,7 @@ def run_benchmark(
 
 @contextmanager
 def _server(options: Options) -> Iterator[tuple[str, int, CpuPlan, int | None, str]]:
-    """Host, port, who runs where, the process to look at if it is on this machine, its loops."""
+    """Yields host, port, CPU plan, the supervisor's id if it is on this machine, and its loops."""
     if options.address is None:
         cpus = decide(available_cpus(), options.shards, options.actor_count)
         with OwnBroker(cpus.cpu_allocation, directory=options.directory) as broker:

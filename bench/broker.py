@@ -1,9 +1,9 @@
 """A broker of our own: started for a bench, stopped and removed after it.
 
 It is started as a program, on port 0 and with a temporary data directory; nothing of it is
-imported. Runs in a process group of its own and is ended by process id. close() removes the
-data, which also spares the disk most of what was written: pages that were not written back yet
-are dropped with their file.
+imported. Runs in a process group of its own and is ended by process id. Closing removes the data.
+That also spares the disk most of what was written: pages that were not written back yet are dropped
+with their file.
 """
 
 import os

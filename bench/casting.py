@@ -1,4 +1,4 @@
-"""Who does what in a run: options and streams to the plans of its actors.
+"""The cast of a run: options and streams to the plans of its actors.
 
 Pure. Actors are counted from 1; producer i and consumer i get stream i, from the first again
 when there are fewer streams than actors.

@@ -1,9 +1,9 @@
 """What compression costs and saves: one producer with it and without, then all of it read again.
 
-For each codec a broker of our own with one shard on the first CPU, small segments, and one
-connection of this process on another CPU. Messages look like what people keep as JSON: names that
-repeat, numbers that do not. The producer does not wait for the compressor, which works on the
-shard's core when that has time; `settled` is how long it went on after the last answer.
+For each codec a broker of our own runs, with one shard on the first CPU and small segments. One
+connection of this process runs on another CPU. Messages look like what people keep as JSON: names
+that repeat, numbers that do not. The producer does not wait for the compressor, which works on the
+shard's core when that has time. `settled` is how long it went on after the last answer.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Which CPUs the broker gets and which the load generators.
 
-decide() is pure. The generators never share a CPU with a shard when there are enough: a broker
-that has to wait for its own load generator is measured wrongly, and so is the other way round.
+decide() is pure. The generators never share a CPU with a shard when there are enough. A broker that
+has to wait for its own load generator is measured wrongly, and so is the other way round.
 """
 
 import os

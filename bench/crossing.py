@@ -1,10 +1,10 @@
 """What a batch costs when it arrives at one shard and belongs to another.
 
 Eight connections that all arrive at the same shard send to a partition of that shard, then to a
-partition of the other one. Compared is the CPU time of both shards together per message, which
-does not depend on who shares the cores with them. Both send the same number of messages, fewer
-than fill a segment or the pages touched before: the sync of a full segment and the first use of a
-page cost several times what is measured here, and would hit one side or the other by chance.
+partition of the other one. Compared is the CPU time of both shards together per message, which does
+not depend on what else shares the cores with them. Both send the same number of messages, fewer
+than fill a segment or the pages touched before. The sync of a full segment and the first use of a
+page cost several times what is measured here. They would hit one side or the other by chance.
 """
 
 from dataclasses import replace

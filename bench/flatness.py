@@ -1,6 +1,6 @@
 """Does a message cost the same when there is much else? Partitions, segments, connections.
 
-Each function makes one Run: the cost in the plain case and in the crowded one, both as CPU time of
+Each function makes one Run: the cost in the plain case and in the crowded one. Both are CPU time of
 the shard, which does not depend on how fast the disk or the generator is. Files that do not exist
 yet are made before anything is measured: making a partition's first file is not a message's cost.
 """

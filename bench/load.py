@@ -1,8 +1,8 @@
 """Runs actors in generator processes and brings home what they measured.
 
-Owns the processes: starts them, waits until all are connected, lets them start at the same
-moment, shows their progress, collects their results, and ends them by process id when something
-goes wrong. One generator per entry of `generator_cpus`; actors are dealt out in turn, so that
+Owns the processes. It starts them, waits until all are connected, lets them start at the same
+moment, shows their progress and collects their results. When something goes wrong, it ends them by
+process id. One generator per entry of `generator_cpus`; actors are dealt out in turn, so that
 producers and consumers are spread evenly.
 """
 

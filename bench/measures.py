@@ -1,7 +1,7 @@
 """From raw samples to figures: percentiles, series over time, distributions.
 
-Pure functions over arrays. Percentiles interpolate linearly between ranks over all raw samples.
-A series has one point per bucket of `bucket_ns`, from the start of the measured part; a bucket in
+Pure functions over arrays. Percentiles interpolate linearly between ranks over all raw samples. A
+series has one point per bucket of `bucket_ns`, from the start of the measured part. A bucket in
 which nothing ended counts as zero throughput and has no latency.
 """
 
@@ -149,7 +149,7 @@ def mean_latencies(all_latencies: Sequence[Latencies]) -> Latencies:
 def rate_series(ends_ns: Words, amounts: Words, start_ns: int, bucket_ns: int) -> list[Point]:
     """Amounts per second, bucket by bucket, up to the last end.
 
-    The last bucket counts with the time it really had; less than half of one is added to the one
+    The last bucket counts with the time it really had. Less than half of one is added to the one
     before, because a few samples over next to no time are no rate.
     """
     if len(ends_ns) == 0:

@@ -1,9 +1,9 @@
 """When each request of an actor is planned to leave.
 
 Pure. Under a rate limit request i is planned at `start + i * interval`, whatever happened to the
-requests before it. Latency is counted from that moment: a server that stalls for a second makes
-every request planned in that second late, as it would for real users who do not wait for each
-other. Counting from the actual send would hide them (coordinated omission).
+requests before it. Latency is counted from that moment. A server that stalls for a second makes
+every request planned in that second late. Real users do not wait for each other either. Counting
+from the actual send would hide the late ones (coordinated omission).
 
 Always: planned times do not depend on answers; without a limit a request is planned for the
 moment it can be sent.

@@ -1,4 +1,4 @@
-"""Sizes, counts, ranges and durations as people write them on the command line.
+"""Sizes, counts, ranges and durations as the command line takes them.
 
 Pure: text to values. A range is `min..max`, both ends included; a single number is a range of
 one. Sizes are bytes ("1000", "4 KB", "1 MiB"), durations nanoseconds ("10ms", "1.5 s").
@@ -58,7 +58,7 @@ def parse_range(text: str) -> Range:
 
 
 def format_size(size: float) -> str:
-    """A size for people to read, in powers of ten."""
+    """Returns a size as text, in powers of ten."""
     for unit, factor in (("GB", GB), ("MB", MB), ("KB", KB)):
         if abs(size) >= factor:
             return f"{size / factor:,.2f} {unit}"

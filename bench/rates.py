@@ -1,4 +1,4 @@
-"""What a run reached as a whole: requests, messages and bytes per second, and who paid for it.
+"""What a run reached as a whole: requests, messages and bytes per second, and the CPU time.
 
 Pure functions over a LoadResult. Used where one figure per run is wanted: limits, targets,
 sweeps. The full report of a kind is made in report.py.

@@ -1,8 +1,8 @@
 """report.json: everything a run measured, under the names of iggy-bench's report.
 
-Pure: an Outcome to plain values. What iggy-bench does not have stands under `borzoi`: the bare
-limits and the ratios to them, CPU and memory of every shard and generator over time, who was the
-bottleneck, and whether the disk's write-back held writers up.
+Pure: an Outcome to plain values. What iggy-bench does not have stands under `borzoi`. These are the
+bare limits and the ratios to them, and CPU and memory of every shard and generator over time. It
+also says which process was the bottleneck, and whether the disk's write-back held writers up.
 
 Throughput counts user data (payloads); the 64-byte headers of messages are in `total_bytes`.
 """

@@ -1,6 +1,6 @@
 """What actors do: produce, consume, both in turn, echo, keep silent. The hot path of a generator.
 
-Requests are prebuilt; per request an actor sends, receives into a buffer it made before, looks at
+Requests are prebuilt. Per request an actor sends, receives into a buffer it made before, looks at
 the header of the answer and notes four numbers. That is a few microseconds of Python beside the
 kernel's own work, so that one generator can keep a shard busy that needs ten.
 """

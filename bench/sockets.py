@@ -1,7 +1,8 @@
 """Which worker holds the server's end of a connection, and which one writes a partition.
 
-Both are found from outside, through /proc, because a bench knows the wire and not the server:
-the socket by its inode, the owner of a partition by whose file writes grow when it is sent to.
+Both are found from outside, through /proc, because a bench knows the wire and not the server. The
+socket is found by its inode. The owner of a partition is the worker whose file writes grow when it
+is sent to.
 """
 
 import os

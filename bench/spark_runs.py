@@ -1,14 +1,14 @@
 """Spark beside itself: the source and sink `iggy` against what else Spark can do with the rows.
 
-One session, local[2], one broker of one's own; the cases take turns. All sources do the same:
-every column of every row goes to Spark's `noop`. Payloads are random: of repeated ones Parquet
-keeps each once, and has next to nothing to read. The broker, the JVM and the Python workers share
-the machine, as in the streams that are measured last: from a send to the end of the batch that
-has read it.
+One session, local[2], one broker of one's own; the cases take turns. All sources do the same: every
+column of every row goes to Spark's `noop`. Payloads are random: of repeated ones Parquet keeps each
+once, and has next to nothing to read. The broker, the JVM and the Python workers share the machine.
+So they do in the streams that are measured last: from a send to the end of the batch that has read
+it.
 
 Before anything is measured, each way has to give the rows that were sent. A sink writes to a new
-stream each time, as all producers of these benchmarks do, into memory that the one before it
-gave back: pages that a virtual machine touches for the first time cost several times as much.
+stream each time, as all producers of these benchmarks do, into memory that the one before it gave
+back. Pages that a virtual machine touches for the first time cost several times as much.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Counts the fdatasync calls of a process from outside, for a while.
 
-With perf, which costs the process next to nothing; without it with strace, which stops the
-process at every call and so makes groups larger than they are by themselves: the note says which
+With perf, which costs the process next to nothing. Without perf it uses strace, which stops the
+process at every call and so makes groups larger than they are by themselves. The note says which
 one it was. Neither there, or not allowed: SyncCounterMissing.
 """
 

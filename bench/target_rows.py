@@ -1,9 +1,9 @@
 """A row of the table of targets: what is compared, with what, and whether it is met.
 
-Values and arithmetic only. A row is made from several runs; each run holds a reference figure
-and the broker's, measured one after the other. Where the broker must reach a share of a limit the
-best run counts, as for any limit; where it must not cost more than something else, the lowest cost
-of each side. The median of all runs stands beside it, so that luck is seen.
+Values and arithmetic only. A row is made from several runs; each run holds a reference figure and
+the broker's, measured one after the other. Where the broker must reach a share of a limit the best
+run counts, as for any limit. Where it must not cost more than something else, the lowest cost of
+each side. The median of all runs stands beside it, so that luck is seen.
 """
 
 import statistics

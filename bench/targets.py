@@ -3,8 +3,8 @@
     1 shard on one CPU, the generator on another, durability `written`, unless the row says else
 
 A row is a function from (runs, duration) to Row; ROWS names them. Each limit is measured right
-before the broker's figure of the same run, because a machine that others use too is not the same
-machine a minute later.
+before the broker's figure of the same run. A machine that others use too is not the same machine a
+minute later.
 """
 
 from collections.abc import Callable, Iterable
@@ -307,7 +307,7 @@ def _run(bound: Rate, reached: Rate, reference: float, broker: float) -> Run:
 
 
 def _note(bound: Rate, reached: Rate) -> str:
-    """Who was busy: a limit that is bound by its generator is no limit of the machine."""
+    """Which side was busy: a limit that is bound by its generator is no limit of the machine."""
     return (
         f"{bound.variant}: {bound.server_us_per_request:.1f} us/request"
         f" ({bound.server_cpu_share:.0%} CPU, generator {bound.generator_cpu_share:.0%});"

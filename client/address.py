@@ -1,8 +1,8 @@
-"""Where a broker is and who is asking: `host:port` or `iggy://user:password@host:port`.
+"""The address of a broker and a login: `host:port` or `iggy://user:password@host:port`.
 
-The official clients take connection strings apart without any unescaping, so the same string
-must mean the same here: everything up to the last @ is user and password, the first colon of
-that parts them. Errors never repeat the text they are about; it may hold a password.
+The official clients take connection strings apart without any unescaping, so the same string must
+mean the same here. Everything up to the last @ is user and password; the first colon parts these
+two. Errors never repeat the text they are about; it may hold a password.
 """
 
 from dataclasses import dataclass, field

@@ -8,8 +8,8 @@ not exist is None where something is looked up, and a BrokerError such as Stream
 something is to be done with it. Arguments that cannot be sent raise InvalidArgument before
 anything is.
 
-Several tasks may use one client; their requests take turns. A lost connection is made again,
-with the login and the group memberships it had; session.py says what that means for a request
+Several tasks may use one client; their requests take turns. A lost connection is made again, with
+the login and the group memberships it had. The file session.py says what that means for a request
 that was on its way.
 """
 

@@ -1,7 +1,7 @@
 """One TCP connection to a broker: commands go out, their answers come back.
 
-Owns the socket. Any number of tasks may share a connection; their requests take turns in the
-order in which they were made, because answers carry nothing to tell them apart.
+Owns the socket. Any number of tasks may share a connection. Their requests take turns in the order
+in which they were made, because answers carry nothing to tell them apart.
 
 Always: an open connection is in step, that is, the next bytes from the server answer the next
 request. A request that is given up (deadline, cancelled caller) leaves an answer on its way,

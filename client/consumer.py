@@ -9,12 +9,12 @@
             handle(batch.partition_id, batch.messages)
 
 A message, or a batch, counts as handled when the next one is asked for, and when the consumer is
-closed without an error. committing.py says when what was handled is committed. An exception that
+closed without an error. When that is committed is the subject of committing.py. An exception that
 leaves the `with` block means that the last one was not handled.
 
-In a group what was handled is committed before the next poll at the latest, if the policy
-commits while running: the server gives out what follows the group's commit. When a partition was
-given to another member meanwhile its commit is dropped; that member gets those messages again.
+In a group what was handled is committed before the next poll at the latest, if the policy commits
+while running. The server gives out what follows the group's commit. When a partition was given to
+another member meanwhile its commit is dropped; that member gets those messages again.
 
 One poll at a time, and only when everything it brought was taken: memory is bounded by one batch.
 """

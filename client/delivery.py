@@ -33,7 +33,7 @@ class DeliveryFailed(Exception):
 class Delivery:
     """Awaiting it returns when the batch is acknowledged, or raises DeliveryFailed.
 
-    One object serves a whole batch, and its future exists only while it is awaited, so a message
+    One object serves a whole batch, and its future exists only while it is awaited. So a message
     whose outcome is not asked for costs nothing.
     """
 

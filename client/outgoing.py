@@ -1,11 +1,11 @@
 """From what an application has to a batch that can be sent.
 
-Payloads may be bytes or text. What the server gives a message (offset, timestamp, checksum) is
-left out, so that a polled message can be sent on as it is: the server refuses a batch whose
-offsets go backwards.
+Payloads may be bytes or text. What the server gives a message (offset, timestamp, checksum) is left
+out, so that a polled message can be sent on as it is. The server refuses a batch whose offsets go
+backwards.
 
-A plain payload never becomes a Message on its way: 1,000 payloads of 100 bytes are checked and
-encoded in 0.2 ms, 1.3 ms of encoding alone if each is made one (Python 3.11, compiled loops).
+A plain payload never becomes a Message on its way. 1,000 payloads of 100 bytes are checked and
+encoded in 0.2 ms. As Messages they take 1.3 ms for encoding alone (Python 3.11, compiled loops).
 """
 
 from collections.abc import Iterable, Mapping

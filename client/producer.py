@@ -9,17 +9,17 @@ wait for their acknowledgement already. What it returns can be awaited for the m
 A failure that was not awaited is raised by the next send(), flush() or close(), so none goes
 unnoticed.
 
-A batch is sent when it is full, or when its first message has waited for `linger_s`; while
-another batch is on its way it goes on growing, so a slow server gets larger batches. One batch
-at a time is on its way: the messages of a partition arrive in the order in which they were sent.
-A batch that fails does not hold up those behind it.
+A batch is sent when it is full, or when its first message has waited for `linger_s`. While another
+batch is on its way it goes on growing, so a slow server gets larger batches. One batch at a time is
+on its way: the messages of a partition arrive in the order in which they were sent. A batch that
+fails does not hold up those behind it.
 
 Whether a message can be there twice is decided by `resend`. Without it a batch whose
 acknowledgement is lost with the connection counts as failed, although it may have arrived: at
 most once. With it the batch is sent again: at least once. Messages without an id then get a
 random one here, by which a broker or a consumer can recognise the copies.
 
-Always: pending_bytes is the size of all messages accepted and not settled, and it exceeds
+Always: pending_bytes is the size of all messages accepted and not settled. It exceeds
 `pending_bytes_max` by no message but a single one that is larger than that alone.
 
 Cost: one dictionary look-up and one append per message; encoding is a compiled loop per batch.
@@ -68,8 +68,8 @@ PENDING_BYTES_MAX: Final = 16 * 1024 * 1024
 # How old the number of partitions may be by which keys are placed.
 PARTITIONS_AGE_MAX_S: Final = 30.0
 
-# Where a batch goes, as a dictionary key that costs nothing to hash: None for the server's choice,
-# a number for a partition, bytes for a key.
+# Where a batch goes, as a dictionary key that costs nothing to hash. None is the server's choice, a
+# number a partition, bytes a key.
 Place: TypeAlias = int | bytes | None
 
 
@@ -239,7 +239,7 @@ class Producer:
         return batch
 
     async def _wait_for_room(self) -> None:
-        # Nothing gets fuller while everybody waits, so lingering is over.
+        # Nothing gets fuller while all senders wait, so lingering is over.
         self._close_open_batches()
         if self._room is None:
             self._room = asyncio.get_running_loop().create_future()
@@ -264,7 +264,7 @@ class Producer:
         return xxhash.xxh32_intdigest(key) % self._partitions_count
 
     async def _count_partitions(self) -> None:
-        """By the topic, once for all who want to know; the server places keys until it is known.
+        """By the topic, once for all batches; the server places keys until it is known.
 
         Where this user may not see the topic that is for ever.
         """

@@ -3,13 +3,13 @@
 Belongs to one Connection, which writes a request and hands out the future that this reader
 fulfils. Only these two touch the transport.
 
-Always: at most one request is unanswered, and once `end()` was called no byte is read or
-written any more. Bytes that arrive while nothing is asked cannot be an answer, so they end the
-connection; a server that shuts down is allowed to do that to us.
+Always: at most one request is unanswered, and once `end()` was called no byte is read or written
+any more. Bytes that arrive while nothing is asked cannot be an answer, so they end the connection.
+A server that shuts down is allowed to do that.
 
-Over loopback an answer of a megabyte costs 0.3 ms of CPU here and 0.65 with a StreamReader
-(Python 3.11): the kernel writes into the memory the answer stays in. The first piece goes
-through a small buffer, so that short answers need one receive call and not two.
+Over loopback an answer of a megabyte costs 0.3 ms of CPU here and 0.65 with a StreamReader (Python
+3.11). The kernel writes into the memory the answer stays in. The first piece goes through a small
+buffer, so that short answers need one receive call and not two.
 """
 
 import asyncio

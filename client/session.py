@@ -13,7 +13,7 @@ What happens to the request that was on its way when the connection broke:
     not sent yet                sent over the new connection
 
 An answer that says the session is over (the server shuts down, or has dropped a client whose
-heartbeats were missing) means that nothing was done: the session is renewed and the request sent
+heartbeats were missing) means that nothing was done. The session is renewed and the request sent
 once more. Without a Reconnect a session that has lost its connection stays broken.
 """
 

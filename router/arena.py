@@ -1,14 +1,14 @@
 """The arena of a shard: the memory in which requests are received and from which they are written.
 
-One memfd per shard and life, made by the supervisor. The shard hands its bytes out through its
-pool (pool.py) and may lend a buffer to a peer, which then reads and stamps the bytes in place:
-queues carry descriptors, never payloads. A lent buffer comes back by the peer's reply or by the
-peer's death, never by a timeout.
+One memfd per shard and life, made by the supervisor. The shard hands its bytes out through its pool
+(pool.py) and may lend a buffer to a peer, which then reads and stamps the bytes in place. Queues
+carry descriptors, never payloads. A lent buffer comes back by the peer's reply or by the peer's
+death, never by a timeout.
 
-A descriptor names bytes by (lender, generation of the lender, position, length). The generation
-is the one that the supervisor counted when it made this arena. A peer that holds arenas of two
-lives of one shard (a batch of the old life may still be in the middle of a write) finds the
-right one by it, and refuses what it holds no arena for.
+A descriptor names bytes by (lender, generation of the lender, position, length). The generation is
+the one that the supervisor counted when it made this arena. A peer may hold arenas of two lives of
+one shard, because a batch of the old life may still be in the middle of a write. It finds the right
+one by it, and refuses what it holds no arena for.
 """
 
 from borzoi.router.memory import (

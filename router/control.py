@@ -1,7 +1,7 @@
 """The control memory of a shard: its header, its heartbeat and its half of every ring.
 
-One memfd per shard and life. The supervisor creates and labels it; from then on only shard k
-writes control memory k, and its peers (and the supervisor, for the heartbeat) map it read-only.
+One memfd per shard and life. The supervisor creates and labels it. From then on only shard k writes
+control memory k, and its peers (and the supervisor, for the heartbeat) map it read-only.
 
     control memory of shard k                                        written by k alone
 

@@ -1,9 +1,9 @@
 """Free address space, as a sorted list of gaps.
 
-Neighbouring gaps are joined as soon as they touch, so when everything has been given back there
-is one gap again, whatever happened before: the space cannot be worn out. Large pieces are cut
-from the lowest gap that fits and small ones from the highest, so that a small piece that stays
-does not sit in the middle of the room for large ones.
+Neighbouring gaps are joined as soon as they touch, so when everything has been given back there is
+one gap again, whatever happened before. The space cannot be worn out. Large pieces are cut from the
+lowest gap that fits and small ones from the highest. So a small piece that stays does not sit in
+the middle of the room for large ones.
 
 Owns two parallel lists. Cutting looks at gaps one after the other; it is not on the hot path,
 where buffers are reused without coming here.

@@ -1,10 +1,10 @@
 """Handing descriptors from one process to another over a Unix socket pair.
 
-The supervisor sends each worker new control memories, arenas and eventfds this way, and workers
-send each other the sockets of clients that move to the shard that owns their partition.
+The supervisor sends each worker new control memories, arenas and eventfds this way. Workers send
+each other the sockets of clients that move to the shard that owns their partition.
 
-SOCK_SEQPACKET keeps messages whole: one send is one receive, so there is no half message, no
-length prefix and no way to pair a payload with another one's descriptors.
+SOCK_SEQPACKET keeps messages whole. One send is one receive, so there is no half message, no length
+prefix and no way to pair a payload with another one's descriptors.
 
 Closing: a sender keeps its descriptors and may close them as soon as send returns. A receiver owns
 those that it receives, and they are close-on-exec. A message that cannot be accepted (truncated,
@@ -94,8 +94,8 @@ class FdChannel:
     """One end of a socket pair in an event loop.
 
     `on_message(payload, fds)` owns the descriptors from the moment it is called.
-    `on_closed(reason)` is called once, from the loop, when the other end is gone (ChannelClosed)
-    or sent what it must not (BadMessage); the channel is closed by then.
+    `on_closed(reason)` is called once, from the loop, when the other end is gone (ChannelClosed) or
+    sent what it must not (BadMessage). The channel is closed by then.
     """
 
     def __init__(

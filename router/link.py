@@ -7,7 +7,7 @@
         reply head            <-- replies_in  --    reply tail, slots
 
 A link lives as long as both shards do. When the peer dies, the link's holder takes what is still in
-`replies_in` (a complete record is a real answer, also of a dead peer), drops the link, and
+`replies_in`: a complete record is a real answer, also of a dead peer. Then it drops the link, and
 makes a new one over the control memory of the peer's next generation. Making a link sets our own
 cursors for that peer to 0; the peer's are 0 because its memory is new. For that reason there is
 exactly one link per peer and generation, which is checked.

@@ -10,9 +10,9 @@ What every shared word obeys, everywhere in this package:
     exactly one writer          no process needs a read-modify-write
     accessed as words[i]        one machine load or store; slice assignment would be a memcpy
 
-MappedMemory owns one map. Closing it while slices are still in use (a batch that is being
-written from it, a response that waits for its socket) leaves the pages to the garbage
-collector: they go when the last slice goes.
+MappedMemory owns one map. Slices may still be in use when it is closed: a batch that is being
+written from it, a response that waits for its socket. Then the pages are left to the garbage
+collector, and go when the last slice goes.
 """
 
 import fcntl
@@ -68,7 +68,7 @@ class MappedMemory:
         self.words = self.bytes.cast("Q")
 
     def give_back(self, position: int, length: int) -> None:
-        """Return whole pages to the system; they read as zeros afterwards, for everybody."""
+        """Returns whole pages to the system; afterwards they read as zeros in every process."""
         self._map.madvise(mmap.MADV_REMOVE, position, length)
 
     def close(self) -> bool:

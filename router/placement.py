@@ -1,7 +1,7 @@
 """Which shard owns a partition.
 
-A partition is named by one number, its namespace, and the namespace alone decides the shard:
-every worker computes the same answer, and there is no table. Owns nothing; pure functions.
+A partition is named by one number, its namespace, and the namespace alone decides the shard. Every
+worker computes the same answer, and there is no table. Owns nothing; pure functions.
 
     bit 63        44 43        32 31        20 19              0
        +------------+------------+------------+----------------+
@@ -9,8 +9,8 @@ every worker computes the same answer, and there is no table. Owns nothing; pure
        +------------+------------+------------+----------------+
              20           12           12             20
 
-Always: unpack_namespace(pack_namespace(s, t, p)) == (s, t, p), and shard_of depends on nothing
-but its two arguments, so placement only changes when the number of shards does.
+Always: unpack_namespace(pack_namespace(s, t, p)) == (s, t, p). The result of shard_of depends on
+nothing but its two arguments, so placement only changes when the number of shards does.
 """
 
 import struct
@@ -65,8 +65,8 @@ def unpack_namespace(namespace: int) -> Namespace:
 def shard_of(namespace: int, shard_count: int) -> int:
     """The shard that owns the partition, of `shard_count`.
 
-    The upper half of the hash is used because that is what the servers we are compatible with
-    do; which half it is makes no difference to how even the spread is.
+    The upper half of the hash is used because that is what the servers we are compatible with do.
+    Which half it is makes no difference to how even the spread is.
     """
     if shard_count < 1:
         raise ValueError(f"there is no placement over {shard_count} shards")

@@ -1,15 +1,15 @@
 """The memory pool of a shard: buffers of its arena, within a budget, the warmest first.
 
-The first touch of fresh memory costs ten times what a warm buffer does, so a buffer that was
+The first touch of fresh memory costs ten times what a warm buffer does. So a buffer that was
 released last is handed out first, and memory goes back to the system late, by trim().
 
     arena   | slab | slab |        | slab |  ...  gaps (extents.py)  ...  | slab | slab |
               one buffer each, 64 KiB and more                  many buffers of one small size
 
-A slab is cut from the arena for one of 32 bucket sizes: a single buffer from 64 KiB upwards, or
-64 KiB full of smaller ones. A slab none of whose buffers is in use is *idle*: its memory is warm
-and counted, but may be dropped, coldest first, when its address space or its share of the budget
-is wanted for another size. A dropped slab's pages are returned to the system.
+A slab is cut from the arena for one of 32 bucket sizes. It is a single buffer from 64 KiB upwards,
+or 64 KiB full of smaller ones. A slab none of whose buffers is in use is *idle*. Its memory is warm
+and counted. It may be dropped, coldest first, when its address space or its share of the budget is
+wanted for another size. A dropped slab's pages are returned to the system.
 
 Owned by one worker, touched by its loop only. Every buffer carries the generation of this life of
 the arena; descriptors that lend it to a peer carry the same (arena.py).
@@ -233,8 +233,8 @@ class MemoryPool:
     ) -> Waiter:
         """Call `callback` once, when `length` bytes may be there; it then tries take() again.
 
-        The taker that holds least is called first, and its waiters in the order in which they
-        came, each when there is room for what it and those called before it want: so a large
+        The taker that holds least is called first, and its waiters in the order in which they came.
+        Each is called when there is room for what it and those called before it want. So a large
         request is not overtaken for ever by small ones. The call happens inside a release(): the
         callback must not raise and had better only schedule the work.
         """

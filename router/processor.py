@@ -1,10 +1,10 @@
 """Whether this processor orders memory strictly enough for shared words in plain Python.
 
-Rings and board rely on two promises: stores become visible in the order they were made, and
-loads happen in the order they were written. x86-64 promises both for ordinary instructions.
-Others (aarch64) do not; there, words have to be read with acquire and written with release
-semantics, which Python cannot say and a compiled module can. One shard alone shares nothing.
-Owns nothing; asked once at boot.
+Rings and board rely on two promises: stores become visible in the order they were made, and loads
+happen in the order they were written. The architecture x86-64 promises both for ordinary
+instructions. Others (aarch64) do not. There, words have to be read with acquire and written with
+release semantics, which Python cannot say and a compiled module can. One shard alone shares
+nothing. Owns nothing; asked once at boot.
 """
 
 from typing import Final

@@ -1,22 +1,22 @@
 """Where the bytes of all connections of a shard land: one receive block after the other.
 
-At a frame boundary a connection does not know how much will come, so it reads into the shard's
-current block, which all connections share: asking for the window and reading into it happen back
-to back, so idle connections own no memory at all. Complete frames stay where they lie; the block
-lives until the last of them is done.
+At a frame boundary a connection does not know how much will come. So it reads into the shard's
+current block, which all connections share. Asking for the window and reading into it happen back to
+back, so idle connections own no memory at all. Complete frames stay where they lie; the block lives
+until the last of them is done.
 
     block   | frames of several connections, some still held | window (64 KiB) |     unused     |
                                                              ^ cursor
 
-window() only looks. It is also called before a read that finds nothing, its exceptions would
-vanish in the event loop and an empty answer would kill the connection; so everything that can
-fail happens in received(), which prepares the next window.
+window() only looks. It is also called before a read that finds nothing. There its exceptions would
+vanish in the event loop, and an empty answer would kill the connection. So everything that can fail
+happens in received(), which prepares the next window.
 
 When the pool has no further block the *reserve* is used: 4 KiB that were set aside at the start.
-What arrives there is copied out at once, into a small pool buffer or, if even that is not to be
-had, into private bytes; so the reserve is free again before anyone else reads into it, and held
-frames are never overwritten. `low` is True meanwhile: the connection that just received pauses
-reading, which bounds the private bytes to one reserve window for each.
+What arrives there is copied out at once, into a small pool buffer or, if there is none, into
+private bytes. So the reserve is free again before the next read into it, and held frames are never
+overwritten. `low` is True meanwhile: the connection that just received pauses reading, which bounds
+the private bytes to one reserve window for each.
 
 Always: window() is not empty, and never shows bytes that are held.
 """
@@ -73,7 +73,7 @@ class ReceiveBlocks:
     def received(self, nbytes: int) -> tuple[Buffer, int]:
         """`nbytes` were read into the window: the buffer they lie in and where they start.
 
-        The buffer is held once for the caller, who releases it after cutting it up; frames that
+        The buffer is held once for the caller, which releases it after cutting it up; frames that
         are kept longer hold it themselves.
         """
         assert 0 < nbytes <= self.window_size, f"{nbytes} bytes read into {self.window_size}"

@@ -11,12 +11,12 @@ Tail and head only count up; slot number = count modulo slots (a power of two). 
 when they are equal and full when they are `slots` apart. Each process writes only its own memory.
 
 Push fills the slot and then moves the tail. A producer that dies in between leaves a slot that is
-never read. Drain copies everything up to the tail it saw once and then moves the head, so a slot is
+never read. Drain copies everything up to the tail it saw once and then moves the head. So a slot is
 not refilled while it is being read. Both orders need stores to stay in order and loads to stay in
 order (processor.py).
 
-Slots are filled word by word. They are read with one struct call for the whole run: below the
-tail nothing is written, so how the bytes are loaded makes no difference (55 ns a slot against 250).
+Slots are filled word by word. They are read with one struct call for the whole run. Below the tail
+nothing is written, so how the bytes are loaded makes no difference (55 ns a slot against 250).
 
 Always: 0 <= tail - head <= slots. Anything else means the memory is damaged, and is an error.
 """
@@ -85,8 +85,8 @@ class RingWriter:
         self._slots = slots
         self._mask = slots - 1
         self._tail = words[tail_at]
-        # The tail that may not be passed before the head is looked at again: it saves the load
-        # of a word that the other processor keeps writing.
+        # The tail that may not be passed before the head is looked at again. It saves the load of a
+        # word that the other processor keeps writing.
         self._limit = self._tail
         self._dropped = False
 

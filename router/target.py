@@ -1,8 +1,8 @@
 """A partition as a request means it: the place of its data, not its name.
 
 Ids are reused at once and a purge starts offsets at 0 again, so (stream, topic, partition) does not
-name data. The birth does: it is the index of the metadata entry that created or last purged
-the partition, and everything that crosses an `await` or a process carries it along.
+name data. The birth does: it is the index of the metadata entry that created or last purged the
+partition. Everything that crosses an `await` or a process carries it along.
 """
 
 from typing import NamedTuple

@@ -1,11 +1,11 @@
 """The bell of a shard: one eventfd that any peer may ring and only the shard answers.
 
 A peer that pushed something to a shard rings once per loop turn, always. There is no "asleep" flag
-to look at first: a store followed by a load may be swapped by the processor, so two shards could
-each miss the other's flag. The kernel's counter cannot be lost.
+to look at first. The processor may swap a store and a load behind it, so two shards could each miss
+the other's flag. The kernel's counter cannot be lost.
 
-The shard that is rung reads its eventfd first and drains its rings afterwards; in the other
-order a push between the two would be slept through.
+The shard that is rung reads its eventfd first and drains its rings afterwards. In the other order a
+push between the two would be slept through.
 """
 
 import os

@@ -1,9 +1,9 @@
 """How much the next batch of a stream takes.
 
-Limits are shared by the partitions in proportion to what they have, and each one that has
-anything gives at least one row, so that none starves behind a large one. With more partitions
-than rows allowed, a batch is therefore as large as the number of partitions. Bytes are estimated
-by the mean size of a partition's messages, which is what a broker tells.
+Limits are shared by the partitions in proportion to what they have. Each one that has anything
+gives at least one row, so that none starves behind a large one. With more partitions than rows
+allowed, a batch is therefore as large as the number of partitions. Bytes are estimated by the mean
+size of a partition's messages, which is what a broker tells.
 """
 
 from collections.abc import Mapping

@@ -122,7 +122,7 @@ class BrokerView:
         return found
 
     def store(self, consumer: Identifier, offsets: Mapping[Partition, int]) -> None:
-        """Keep a copy of how far was read, for those who look at lags."""
+        """Keep a copy of how far was read, for tools that show lags."""
         for partition, offset in offsets.items():
             ask(
                 self._access,

@@ -1,9 +1,9 @@
 """The columns of a row, and which of them a query wants.
 
-Columns that are never null say so: Spark then does not ask each row whether it is, which is a
+Columns that are never null say so. Spark then does not ask each row whether it is, which is a
 quarter of what the JVM does with a row.
 
-Always: the Arrow schema of a batch is the one Spark expects for its own; Spark checks the first
+Always: the Arrow schema of a batch is the one Spark expects for its own. Spark checks the first
 batch only, and the JVM does not survive a later one that differs.
 """
 

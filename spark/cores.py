@@ -1,8 +1,8 @@
 """How many tasks run at once, where that can be known.
 
 Spark tells a source nothing of the kind. But where all of it runs on this machine the processes
-that plan are children of ours: session() writes the number into a file whose name they inherit.
-Not the number itself: when a session is stopped its JVM goes on, with the environment it has, and
+that plan are children of ours. So session() writes the number into a file whose name they inherit.
+Not the number itself. When a session is stopped its JVM goes on, with the environment it has, and
 the next session may have another master.
 """
 

@@ -1,9 +1,9 @@
 """Whether what a stream wants to read next is still there, and still the same.
 
-Between two batches, or while a query was stopped, retention may have deleted rows, a topic may
-have been purged, deleted, created again, or lost partitions. Each is noticed when the next batch
-is planned, even if the partition has grown beyond the old place since. What happens then is the
-user's choice: an error, or going on with what there is.
+Between two batches, or while a query was stopped, retention may have deleted rows. A topic may have
+been purged, deleted, created again, or may have lost partitions. Each is noticed when the next
+batch is planned, even if the partition has grown beyond the old place since. What happens then is
+the user's choice: an error, or going on with what there is.
 """
 
 from collections.abc import Mapping

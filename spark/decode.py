@@ -2,9 +2,9 @@
 
 Where each message ends is known (the compiled loop finds it, 4 us per 1,000 messages). The fixed
 headers are gathered into a matrix of 64-byte rows, whose columns are strided copies. Payloads of
-one size are one strided copy; others are an Arrow array laid over the bytes as they are, in which
-gaps and payloads alternate, of which Arrow's own `take` keeps every second. User headers are
-decoded once per distinct block, as most producers repeat theirs.
+one size are one strided copy. Others are an Arrow array laid over the bytes as they are, in which
+gaps and payloads alternate. Arrow's own `take` keeps every second. User headers are decoded once
+per distinct block, as most producers repeat theirs.
 
 The memory of a run is the memory of its columns where they can share it; nothing is changed.
 """

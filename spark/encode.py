@@ -3,17 +3,17 @@
 Columns, all but the payload optional: `payload` (binary or string), `topic`, `partition` or
 `key`, `id` (16 bytes, big-endian, as the source gives it), `origin_timestamp`, `headers`.
 
-Which partition a row goes to depends on the row and its number within its task alone, never on
-chance or on how Spark cuts a task into batches; its id also on the rows around it, ROWS_IN_A_ROW
-at a time (of one batch, and Spark cuts those by counting). So a repeated task sends the same
-messages to the same partitions, where the broker can recognise their ids; and one whose rows are
-others, or come in another order, sends other ids, or the broker would drop rows that it has never
-seen. Keys choose the partition as the broker itself would.
+Which partition a row goes to depends on the row and its number within its task alone. It never
+depends on chance or on how Spark cuts a task into batches. The id of a row depends also on the rows
+around it, ROWS_IN_A_ROW at a time. These are of one batch, and Spark cuts batches by counting. So a
+repeated task sends the same messages to the same partitions, where the broker can recognise their
+ids. One whose rows are others, or come in another order, sends other ids. Otherwise the broker
+would drop rows that it has never seen. Keys choose the partition as the broker itself would.
 
-There is no loop over rows: fixed headers are a numpy array, rows of one partition are brought
-together by Arrow's `take` unless many follow each other anyway, and Arrow's join of headers,
-payloads and user headers has as its memory the messages back to back. 1,000,000 rows of 200 B
-cost about 0.1 s. Only keys are hashed one by one, each distinct one once per batch.
+There is no loop over rows. Fixed headers are a numpy array. Rows of one partition are brought
+together by Arrow's `take` unless many follow each other anyway. Arrow's join of headers, payloads
+and user headers has as its memory the messages back to back. A million rows of 200 B cost about 0.1
+s. Only keys are hashed one by one, each distinct one once per batch.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """User headers of rows as the blocks that messages carry, without a loop over rows.
 
-A column is a map of texts to bytes or texts, or an array of structs with kinds, as the source
-gives it. The pairs of all rows are one Arrow array whose memory is all pairs back to back; as the
-pairs of a row follow each other, the blocks are the same memory with fewer boundaries. A block is
-drawn in protocol/headers.py.
+A column is a map of texts to bytes or texts, or an array of structs with kinds, as the source gives
+it. The pairs of all rows are one Arrow array whose memory is all pairs back to back. As the pairs
+of a row follow each other, the blocks are the same memory with fewer boundaries. A block is drawn
+in protocol/headers.py.
 """
 
 from typing import Final

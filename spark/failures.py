@@ -1,8 +1,8 @@
 """What this source says when it cannot go on.
 
-Spark keeps the text of an exception and loses its class on the way from Python to the JVM and
-back, so each text begins with a code that programs may look for. The codes are part of the
-interface: they never change.
+Spark keeps the text of an exception and loses its class on the way from Python to the JVM and back.
+So each text begins with a code that programs may look for. The codes are part of the interface:
+they never change.
 """
 
 from typing import ClassVar

@@ -1,7 +1,7 @@
 """Memory that a task frees stays with its process, for the next run of messages.
 
 A task makes and frees a few buffers of a MiB or two for every run. By default the C library gives
-such memory back to the system and gets it again page by page, which costs as much as turning the
+such memory back to the system and gets it again page by page. That costs as much as turning the
 messages into columns. The bounds below keep it, up to KEPT_MAX per Python worker.
 """
 

@@ -3,10 +3,10 @@
     borzoi pipeline to-files orders/events --to lake/events
     borzoi pipeline to-topic orders/events new/*.json
 
-Into files it is a structured stream with a checkpoint beside the files: stopped, killed or
-restarted, every message is in the files exactly once, for readers that follow Spark's list of
-files (Spark itself does). Files are partitioned by topic and day. Back into a topic, rows are
-sent at least once, with ids from the names and times of the files, so that a broker with
+Into files it is a structured stream with a checkpoint beside the files. Stopped, killed or
+restarted, every message is in the files exactly once. That holds for readers that follow Spark's
+list of files (Spark itself does). Files are partitioned by topic and day. Back into a topic, rows
+are sent at least once, with ids from the names and times of the files. So a broker with
 deduplication drops what a repetition sends again.
 """
 

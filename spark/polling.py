@@ -1,8 +1,8 @@
 """A range of offsets as runs of raw messages, over TCP.
 
-Polls name their offset and count, commit nothing and belong to no group, so the same range gives
-the same bytes however often it is read. One poll is sent ahead of the answer to the one before:
-the broker collects bytes while this side turns others into columns.
+Polls name their offset and count, commit nothing and belong to no group. So the same range gives
+the same bytes however often it is read. One poll is sent ahead of the answer to the one before: the
+broker collects bytes while this side turns others into columns.
 
 Always: the runs of a range are contiguous, begin with its first offset and end before its end.
 Where offsets are missing the caller's rule for lost data decides.

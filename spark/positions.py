@@ -2,11 +2,11 @@
 
     {"events": {"0": {"begin": 0, "next": 40, "timestamp": 1700000000000000, "created": 169...}}}
 
-`next` is the first offset that was not read. `begin` is where the batch that ended here began
-with this partition: after a loss, or with a partition that is new, that is not where the batch
-before ended, and a batch that is repeated must read the same rows. `timestamp` is that of the
-last row, and `created` that of the partition: they tell a partition that was purged or created
-again and has grown since from the one that was read.
+`next` is the first offset that was not read. `begin` is where the batch that ended here began with
+this partition. After a loss, or with a partition that is new, that is not where the batch before
+ended. A batch that is repeated must read the same rows. `timestamp` is that of the last row, and
+`created` that of the partition. They distinguish the partition that was read from one that was
+purged or created again and has grown since.
 
 Always: the same positions are the same text, because Spark compares texts; a partition that was
 once in the positions stays in them.
@@ -63,7 +63,7 @@ class Range(NamedTuple):
     """Rows to read: offsets from `begin` up to, not including, `end`.
 
     `witness` is the last row of the range, or of the one that this is a piece of, as it was when
-    the range was planned; None where that is not known.
+    the range was planned. None where that is not known.
     """
 
     topic: str

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 EXECUTABLE: Final = stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH
-# Spark puts its zip file first on PYTHONPATH, and Python keeps no bytecode of a zip file: every
-# new process compiles it, which takes three times as long as all of its imports otherwise.
+# Spark puts its zip file first on PYTHONPATH, and Python keeps no bytecode of a zip file. Every new
+# process compiles it, which takes three times as long as all of its imports otherwise.
 PYTHON: Final = """#!/bin/sh
 # Python with the PySpark that is installed, instead of the one in Spark's zip file.
 kept=

@@ -1,13 +1,13 @@
 """A range of offsets as runs of raw messages, from sealed segments of a broker on this host.
 
-Only the executor's own eyes are trusted: a file is read if a later one stands beside it in the
-partition's directory (so nothing is appended to it any more), if it has an index for all of its
-messages, if the first row that is read of the directory is the very row that the broker answers
-with (so it is this broker's, and this life of the partition: a purge makes another directory, and
-this one is held open), and if every message has its checksum and its offset.
-The broker is asked for all the rest: the active segment, what is compressed or encrypted, what
-retention deletes before it is open, what is damaged. A file that is open stays readable when it
-is deleted.
+The executor trusts only what it sees itself. A file is read if a later one stands beside it in the
+partition's directory, so that nothing is appended to it any more. It must have an index for all of
+its messages, and every message its checksum and its offset. The first row that is read of the
+directory must be the very row that the broker answers with. Then it is this broker's, and this life
+of the partition: a purge makes another directory, and this one is held open. The broker is asked
+for all the rest. That is the active segment, what is compressed or encrypted, what retention
+deletes before it is open, and what is damaged. A file that is open stays readable when it is
+deleted.
 
 Always: the runs of a range are what the broker would have sent, in the same order.
 """

@@ -1,8 +1,8 @@
 """Batches on their way to a broker: in order, a few of them ahead of their answers.
 
-While the broker writes one batch the next is encoded and sent. After a broken connection it is
-not known which of the unanswered ones arrived, so all of them are sent again over a new one, in
-their order and with their ids: twice is allowed, not at all is not.
+While the broker writes one batch the next is encoded and sent. After a broken connection it is not
+known which of the unanswered ones arrived. So all of them are sent again over a new one, in their
+order and with their ids. Twice is allowed, not at all is not.
 
 Always: at most AHEAD_MAX requests are unanswered when send() returns, and none after finish().
 """

@@ -1,9 +1,9 @@
 """From ranges to tasks: large ranges are split, small ones share a task.
 
-A Python task costs some 60 ms of CPU before its first row, so small ranges are put together
-until a task has `rows_min` rows, and all of them into `count_max` tasks, the number of cores if
-it is known; a task of one cannot be parallel, so large ones are split when more tasks are wanted.
-Equal input gives equal tasks.
+A Python task costs some 60 ms of CPU before its first row. So small ranges are put together until a
+task has `rows_min` rows. All of them go into `count_max` tasks, the number of cores if it is known.
+A task of one range cannot be parallel, so large ranges are split when more tasks are wanted. Equal
+input gives equal tasks.
 """
 
 import heapq
@@ -26,8 +26,8 @@ def plan_tasks(ranges: Sequence[Range], tasks: Tasks) -> list[list[Range]]:
 def split(ranges: Sequence[Range], count_min: int, rows_max: int | None) -> list[Range]:
     """Pieces of at most `rows_max` rows, at least `count_min` of them where rows allow it.
 
-    One more piece always goes to the range whose pieces are largest, so pieces end up as equal
-    as they can be, also when one partition has nearly everything.
+    One more piece always goes to the range whose pieces are largest. So pieces end up as equal as
+    they can be, also when one partition has nearly everything.
     """
     counts = [1 if rows_max is None else -(-one.row_count // rows_max) for one in ranges]
     largest = [(-one.row_count / counts[at], at) for at, one in enumerate(ranges)]

@@ -37,8 +37,8 @@ def session(
     """The running session, or a new one.
 
     `master` is local[*] unless given here, in `config` or by spark-submit. `short_lived` is for
-    tests and commands that end within a minute or so: the JVM and each Python process start
-    faster, and the JVM peaks lower. The workers have to be those of this machine.
+    tests and commands that end within a minute or so. The JVM and each Python process start faster,
+    and the JVM peaks lower. The workers have to be those of this machine.
     """
     try:
         import pyspark

@@ -1,8 +1,8 @@
 """Where reading begins and ends, as a user says it: words, offsets, last N, points in time.
 
-A boundary is what stands in an option; a Plan holds the boundaries of all partitions, with one
-for those that the JSON does not name. Turning boundaries into offsets needs what the broker
-knows, which comes in as values (`resolve`): nothing here asks anybody.
+A boundary is what stands in an option. A Plan holds the boundaries of all partitions, with one for
+those that the JSON does not name. Turning boundaries into offsets needs what the broker knows,
+which comes in as values (`resolve`): nothing here asks the broker.
 
 In JSON, numbers are Kafka's: an offset, -1 for latest, -2 for earliest. Texts are ours, in JSON
 and alone: "earliest", "latest", "stored", "last 1000" or "-1000", "-10m".
@@ -103,8 +103,8 @@ def resolve(
 ) -> int:
     """The offset a boundary stands for; explicit offsets are left to the caller's judgement.
 
-    `find_time` gives the first offset at or after a time, None where all are older;
-    `find_stored` the offset a consumer has stored, None where it has none.
+    `find_time` gives the first offset at or after a time, None where all are older. `find_stored`
+    gives the offset a consumer has stored, None where it has none.
     """
     match boundary:
         case Word.EARLIEST:

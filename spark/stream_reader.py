@@ -1,9 +1,9 @@
 """spark.readStream.format("iggy"): batch after batch, planned on the driver.
 
-One object per query lives in a Python process of the driver and plans; copies of it read, on the
-executors, and know nothing of what the planning one learnt later. How far the query has come is
-in Spark's checkpoint alone. The broker gets a copy for those who look at lags, after each batch;
-it is never read back, except by startingOffsets=stored in a query that is new.
+One object per query lives in a Python process of the driver and plans. Copies of it read, on the
+executors, and know nothing of what the planning one learnt later. How far the query has come is in
+Spark's checkpoint alone. The broker gets a copy after each batch, for tools that show lags. The
+copy is never read back, except by startingOffsets=stored in a query that is new.
 """
 
 import logging
@@ -158,8 +158,8 @@ class _Planning:
             end = self._limited(start, begins, known)
             new_rows = held(last_rows(start, end), known)
             old_rows = rows_to_compare(start, known)
-            # In this order: if the rows that were read last are still the same afterwards, then
-            # the new ends are of the same life, and tasks hold what they read against them.
+            # In this order: if the rows that were read last are the same afterwards, the new ends
+            # are of the same life. Tasks compare what they read with them.
             ends, times = self.view.times(new_rows), self.view.times(old_rows)
             if len(ends) == len(new_rows) and len(times) == len(old_rows):
                 break  # nothing went away meanwhile

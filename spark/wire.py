@@ -1,12 +1,12 @@
 """A blocking connection to a broker, for driver and executors: Spark calls us in plain threads.
 
-Connections are kept for the next task of the same Python worker, by address and login, and only
-in the process that made them: Spark forks its workers, and a forked socket would be shared. A
+Connections are kept for the next task of the same Python worker, by address and login, and only in
+the process that made them. Spark forks its workers, and a forked socket would be shared. A
 connection with which anything went wrong is closed and never used again.
 
-Requests that only look or that set an exact value are repeated over a new connection when the
-old one breaks, with growing pauses, so a broker that is restarted is waited for. Requests may be
-sent ahead of the answers to others; answers come in the same order.
+Requests that only look or that set an exact value are repeated over a new connection when the old
+one breaks, with growing pauses. So a broker that is restarted is waited for. Requests may be sent
+ahead of the answers to others; answers come in the same order.
 """
 
 import os
@@ -146,7 +146,7 @@ def lend(access: Access) -> Wire:
 
 
 def give_back(access: Access, wire: Wire) -> None:
-    """For the next one who needs it; every answer has been received."""
+    """Keeps a connection for the next task; every answer has been received."""
     idle = _idle.setdefault((os.getpid(), access), [])
     if len(idle) < IDLE_MAX:
         idle.append(wire)

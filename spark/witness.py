@@ -1,6 +1,6 @@
 """Whether the rows of a range are those that were there when it was planned.
 
-Offsets begin at 0 again when a partition is purged or its topic is created again, and nothing in an
+Offsets begin at 0 again when a partition is purged or its topic is created again. Nothing in an
 answer distinguishes one life of a partition from the next. So the plan of a range has the time of
 its last row, the witness. A life only ends once: rows that were read before a witness that is still
 the same are of that life, too. A range that has the witness in it costs no request more. A piece of

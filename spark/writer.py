@@ -2,12 +2,12 @@
 
 A message that was sent cannot be taken back, so a task that fails half-way and is repeated sends
 its rows again: at least once. Streams give every message an id that follows from query, batch,
-task, row number and rows (a batch write: from the option writeId instead of query and batch), and
-a repeated task sends the same ids to the same partitions. A broker with message deduplication
-drops them if its window covers the rows of one batch in one partition: effectively once, as long
-as the rows of a task come in the same order each time and the topic has as many partitions.
-Behind a shuffle they may come in another order, and on more cores a batch may have more tasks;
-then it is at least once, and no row is lost.
+task, row number and rows. In a batch write the option writeId stands for query and batch. A
+repeated task sends the same ids to the same partitions. A broker with message deduplication drops
+them if its window covers the rows of one batch in one partition. That is effectively once, as long
+as the rows of a task come in the same order each time and the topic has as many partitions. Behind
+a shuffle they may come in another order, and on more cores a batch may have more tasks. Then it is
+at least once, and no row is lost.
 """
 
 import os

@@ -3,11 +3,11 @@
      0   birth u64      index of the metadata entry that created or last purged the partition
      8   checksum u64   XXH3-64 of the bytes above
 
-Ids are reused and a purge starts at offset 0 again, so the path alone does not say whose
-messages lie there. The owner writes it before the first segment and never changes it: the
-directory of an older life leaves by one rename before the next one is made. So a reader that opens
-a segment and *then* finds the expected birth has a segment of that life. A directory of an older
-birth is thrown away: one flipped bit must not make it look older.
+Ids are reused and a purge starts at offset 0 again, so the path alone does not say whose messages
+lie there. The owner writes it before the first segment and never changes it. The directory of an
+older life leaves by one rename before the next one is made. So a reader that opens a segment and
+*then* finds the expected birth has a segment of that life. A directory of an older birth is thrown
+away: one flipped bit must not make it look older.
 """
 
 import os
@@ -37,7 +37,8 @@ def read_birth(directory: str, files: Files) -> int | None:
     """The birth of what lies in this directory, None when it never got one.
 
     None means that the making of the directory was not finished, so nothing in it was ever
-    acknowledged as durable: a recovery point, which is written after the first sync, would tell.
+    acknowledged as durable. A recovery point, which is written after the first sync, would be there
+    otherwise.
     """
     data = files.read_all(birth_path(directory), SIZE) or b""
     if len(data) == SIZE and data == encoded_birth(birth := BIRTH.unpack_from(data)[0]):

@@ -18,11 +18,11 @@ Every block says itself what it is: if the block index is damaged, the blocks ca
 one behind the other.
 
 **Encrypted**, if the segment was: its messages are decrypted, compressed and then encrypted block
-by block. The other way round nothing would shrink, as encrypted bytes look random. The stored
-bytes of a block are AES-256-GCM of the compressed ones, a tag and a nonce, the codec has another
-bit, and the first 16 bytes of the block header are authenticated with them. The file has a key of
-its own, which is bound to its place. The .index still counts as the encrypted .log did: from the
-number of a message follows where it is in plain bytes (SegmentForm.message_bytes).
+by block. The other way round nothing would shrink, as encrypted bytes look random. The stored bytes
+of a block are AES-256-GCM of the compressed ones, a tag and a nonce. The codec has another bit, and
+the first 16 bytes of the block header are authenticated with them. The file has a key of its own,
+which is bound to its place. The .index still counts as the encrypted .log did: from the number of a
+message follows where it is in plain bytes (SegmentForm.message_bytes).
 
 Pure but for nonces: bytes in, values out. Nothing is believed or allocated before it was checked.
 """

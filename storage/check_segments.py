@@ -3,9 +3,9 @@
 Every message is verified, and the index is made from the log and has to be the same byte for byte.
 A repair may do three things here. It rebuilds an index. It removes one that has no log; after a
 clean stop, when no deletion was under way, its log is lost. It cuts what follows the last sound
-message of the active segment, if that lies behind the recovery point and the last stop was not a
-clean one. Sound messages behind a damaged one are never cut, so that they can be saved; the next
-start would cut them where nothing says that they were durable.
+message of the active segment. It does so only if that lies behind the recovery point and the last
+stop was not a clean one. Sound messages behind a damaged one are never cut, so that they can be
+saved. The next start would cut them where nothing says that they were durable.
 
 A segment has a form, which its suffix tells: FORMS says how to open each. Whatever form it has,
 what is read here are the bytes of its messages. An encrypted one is verified as it is stored: that

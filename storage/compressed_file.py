@@ -1,11 +1,11 @@
 """The messages of a compressed segment as a reader sees them: plain bytes, block by block.
 
 Stands where MappedFile stands for a plain one, and counts in the same plain positions. Nothing is
-read in the loop: a reader asks what is `missing`, a thread loads that (MissingBlocks.load), the
-loop takes it in, and the reader asks again. Only who may wait for the disk lets `views` load.
+read in the loop. A reader asks what is `missing`, a thread loads that (MissingBlocks.load), the
+loop takes it in, and the reader asks again. Only code that may wait for the disk lets `views` load.
 
-Bytes are believed for the checksum of their block; that the messages in it are sound is looked at
-by the reader, as for every byte that was found at the start.
+The checksum of a block is enough to trust its bytes. Whether the messages in it are sound is
+checked by the reader, as for every byte that was found at the start.
 """
 
 import os

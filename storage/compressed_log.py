@@ -1,7 +1,7 @@
 """A compressed segment that is read as a whole: by recovery, index checks and the compressor.
 
 Reads with pread through one block at a time. A damaged block reads as zeros, which are no sound
-message, so a walk over the log finds what lies behind it; `damage` tells what was met.
+message, so a walk over the log finds what lies behind it. `damage` has what was met.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Batches on their way into encrypted segments, and over the border between the two forms.
 
 Used instead of a plain StagedGroup where something is, or is to be, encrypted. A segment has one
-form: when the active one has another than is wanted now, because the setting was changed before
+form. When the active one has another than is wanted now, because the setting was changed before
 this start, the first batch seals it and goes into a new one. An empty one is replaced instead.
 Until that first batch nothing on the disk changes.
 """

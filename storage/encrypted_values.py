@@ -6,8 +6,9 @@
      .   tag 16 bytes
 
 Each value has a key of its own, derived with its salt, so salt and nonce together would have to
-repeat: 224 random bits, drawn for every value, however often the same place of the log is written
-again after a crash. There are few of these values, so a derivation for each (20 us) is no cost.
+repeat. These are 224 random bits, drawn for every value, however often the same place of the log is
+written again after a crash. There are few of these values, so a derivation for each (20 us) is no
+cost.
 """
 
 import os

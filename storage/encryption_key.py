@@ -1,7 +1,7 @@
 """The key of encryption at rest, and how a data directory recognises it.
 
-The configured key encrypts nothing itself: what is encrypted gets keys of its own, derived from
-it (HKDF-SHA-256) for a purpose and with a random salt that lies beside the encrypted bytes.
+The configured key encrypts nothing itself. What is encrypted gets keys of its own, derived from it
+(HKDF-SHA-256) for a purpose and with a random salt that lies beside the encrypted bytes.
 
 The file `encryption-check` tells whether a key is the right one, without telling the key:
 
@@ -10,8 +10,8 @@ The file `encryption-check` tells whether a key is the right one, without tellin
     24   check 32 bytes      derived from the key and the salt
     56   checksum u64        XXH3-64 of the bytes above
 
-It is written before anything is encrypted for the first time, and stays: from then on the
-directory can only be opened with that key, also when encryption is switched off again.
+It is written before anything is encrypted for the first time, and stays. From then on the directory
+can only be opened with that key, also when encryption is switched off again.
 """
 
 import base64

@@ -1,13 +1,13 @@
 """The part of a segment that was read last: where the next read of it most likely lies.
 
 A reader that goes through a log asks for what follows, again and again, inside one window of the
-index and one of the log. Here that costs two look-ups and a slice; everything unusual (another
+index and one of the log. Here that costs two look-ups and a slice. Everything unusual (another
 segment, the edge of a window, untrusted bytes, a wrong entry) is left to the slow way.
 
 Belongs to one PartitionReader. Holds its two windows mapped, so it is dropped with the reader.
 
-Always: the entries at hand lie in pages that the index was seen to have, whatever is published;
-the bytes handed out end where the log was seen or published to end.
+Always: the entries at hand lie in pages that the index was seen to have, whatever is published. The
+bytes handed out end where the log was seen or published to end.
 """
 
 from typing import Final
@@ -98,8 +98,8 @@ class HotRange:
     ) -> tuple[int, int, int] | None:
         """Message count, start and end in the log of what a read wants.
 
-        None when not all of it lies here, when it is more than `bytes_max`, or when more than
-        the end of the active segment has moved since.
+        None when not all of it lies here, or when it is more than `bytes_max`. None also when more
+        than the end of the active segment has moved since.
         """
         birth, first_offset, next_offset, active_segment, end_position, _, _, trusted = published
         if (

@@ -1,8 +1,8 @@
 """Which indexes stay mapped between two reads: the setting `cache_indexes`.
 
-An index is never copied: a look-up maps the file, and its pages are the kernel's cache, shared by
-all shards (16 bytes for each message, counted as RssFile of each shard that touched them). The
-setting decides which of them a shard keeps mapped when it is done with a read:
+An index is never copied. A look-up maps the file, and its pages are the kernel's cache, shared by
+all shards. They are 16 bytes for each message, counted as RssFile of each shard that touched them.
+The setting decides which of them a shard keeps mapped when it is done with a read:
 
     all            every index it has read, sealed or not; the worker also reads those of its own
                    partitions into memory when it starts

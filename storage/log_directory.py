@@ -124,8 +124,8 @@ class LogDirectory:
     def retire_file(self, path: str, trash_dir: str, name: str) -> list[str]:
         """Move a file of a segment into another directory; its path there, unless it was gone.
 
-        A rename is quick where unlinking a gigabyte is not, and a thread that unlinks there can
-        not hit a file of the same name that a new life of the partition has made here meanwhile.
+        A rename is quick where unlinking a gigabyte is not. A thread that unlinks there cannot hit
+        a file of the same name that a new life of the partition has made here meanwhile.
         """
         target = os.path.join(trash_dir, f"{name}-{os.path.basename(path)}")
         try:

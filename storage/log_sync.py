@@ -1,8 +1,8 @@
 """Which of a log's files and names are not known to be on the disk yet.
 
-A sync has three steps, so that only the middle one, which waits for the disk, needs a thread:
-the owner plans, the thread runs the plan while the owner writes on, the owner takes note. What
-was written after the plan is not covered by it.
+A sync has three steps, so that only the middle one, which waits for the disk, needs a thread. The
+owner plans, the thread runs the plan while the owner writes on, the owner takes note. What was
+written after the plan is not covered by it.
 """
 
 from contextlib import suppress

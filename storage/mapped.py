@@ -1,13 +1,14 @@
 """Files seen through memory: read-only windows of a fixed size, mapped past the end of the file.
 
-Python's own mmap refuses to map past the end, keeps a descriptor per map, and cannot be closed
-while a slice of it waits in a socket. Here a growing file needs no new map until it outgrows
-the window, no descriptor stays open, and a window is unmapped when its last slice is gone.
+Python's own mmap refuses to map past the end and keeps a descriptor per map. It cannot be closed
+while a slice of it waits in a socket. Here a growing file needs no new map until it outgrows the
+window, and no descriptor stays open. A window is unmapped when its last slice is gone.
 
-Touching a page behind the end of the file kills the process (SIGBUS). So the memory of a window
-is not handed out: only its part `below` an end that the caller has seen the file to have, by a
-look at the file or because its owner has published it. Every byte of a mapped file is read through
-such a part. A negative index into it wraps around inside; one that is too large is an IndexError.
+Touching a page behind the end of the file kills the process (SIGBUS). So the memory of a window is
+not handed out. Callers get only its part `below` an end that the caller has seen the file to have,
+by a look at the file, or because its owner has published it. Every byte of a mapped file is read
+through such a part. A negative index into it wraps around inside; one that is too large is an
+IndexError.
 
 What that leaves open is a file that is made shorter after it was looked at. Its owner never does
 that: it cuts only what was not published, and replaces an index by renaming another.
@@ -74,8 +75,8 @@ class MappedWindow:
 class WindowCache:
     """The windows used last, of all files. One thread of control uses it.
 
-    Keyed by inode, not by name: a name can get another file, and as long as a window is mapped
-    its inode cannot be given to another file.
+    Keyed by inode, not by name. A name can get another file. As long as a window is mapped its
+    inode cannot be given to another file.
     """
 
     def __init__(self, windows_max: int, window_size: int = WINDOW_SIZE) -> None:

@@ -1,7 +1,7 @@
 """Room for the stored offsets of a partition: shared by user, and apart from that of groups.
 
 A consumer is any number a client makes up, so the offsets of consumers are bounded, and shared by
-the rule of shares.py: a user that invents thousands leaves room to the others. Groups are made by
+the rule of shares.py. A user that invents thousands leaves room to the others. Groups are made by
 users that may, and exist in the metadata; they have as much room again, which no consumer takes.
 
 Which user made which offset is noted beside them, so that a restart does not forget it:

@@ -103,7 +103,7 @@ class ConsumerOffsets:
     ) -> "ConsumerOffsets":
         """Read all offset files. `offset_max` is the last offset there is, None if there is none.
 
-        A value beyond it points at messages a power cut took; it is brought back to the end,
+        A value beyond it points at messages that a power cut took. It is brought back to the end,
         or else messages written from now on would be skipped. Odd files are left alone and
         reported.
         """
@@ -127,7 +127,7 @@ class ConsumerOffsets:
 
     @property
     def room(self) -> OffsetRoom:
-        """Who has made the offsets, and whether there may be more."""
+        """The makers of the offsets, and whether there may be more of them."""
         if self._room is None:
             self._room = self._new_room()
         return self._room
@@ -175,7 +175,10 @@ class ConsumerOffsets:
         return True
 
     def lowest(self) -> tuple[int, ConsumerKind, int] | None:
-        """Who is furthest behind: offset, kind and id. Nothing above it may be deleted."""
+        """Returns offset, kind and id of the consumer that is furthest behind.
+
+        Nothing above it may be deleted.
+        """
         if not self._offsets:
             return None
         (kind, id), offset = min(self._offsets.items(), key=lambda item: (item[1], item[0]))

@@ -1,11 +1,11 @@
 """The open files of a worker, bounded: the ones used last stay open.
 
-Shared by all partitions of a worker. The loop uses it all the time, threads only to sync, so
-there is one lock, held for dictionary work and for the open call itself, never during a write
-or a sync. A file in use is never closed under its user: it is closed when the last one is done.
+Shared by all partitions of a worker. The loop uses it all the time, threads only to sync. There is
+one lock, held for dictionary work and for the open call itself, never during a write or a sync. A
+file in use is never closed under its user: it is closed when the last one is done.
 
 Each user has a scope of its own. A partition may be deleted and its id, so its paths, given to
-another at once, while a thread still syncs the old one: what that thread opens late must not be
+another at once, while a thread still syncs the old one. What that thread opens late must not be
 taken for the new partition's file. A closed scope opens nothing.
 
 The loop writes to the same two files of a partition again and again. It may *keep* them: in use
@@ -179,8 +179,8 @@ class OpenFiles:
     def _make_room(self) -> None:
         """Closes files until there are clearly fewer than the limit.
 
-        To look through all of them for each file that is opened would make the work of a worker
-        grow with the square of its partitions.
+        Looking through all of them for each file that is opened would make the work grow with the
+        square of the partitions.
         """
         if len(self._by_key) > self._limit:
             self._shrink(self._limit - self._limit // ROOM_PART)

@@ -1,4 +1,4 @@
-"""What the owner of a partition tells everybody else about it: eight numbers.
+"""What the owner of a partition publishes about it for all shards: eight numbers.
 
 They lie on the board, so any process can read messages without asking the owner. Whatever they
 describe is in the files when they are published, and stays there until the birth changes or

@@ -1,8 +1,9 @@
 """What compression saves: per segment, and per topic of a data directory.
 
-Sizes of messages are those on the wire, sizes on the disk those of the files of messages; indexes
-are the same either way and count nowhere. Reads names, sizes and 64 bytes of each compressed file,
-so it may look at the directory of a running broker: what is deleted meanwhile is passed over.
+Sizes of messages are those on the wire, and sizes on the disk those of the files of messages.
+Indexes are the same either way and count nowhere. Reads names, sizes and 64 bytes of each
+compressed file, so it may look at the directory of a running broker. What is deleted meanwhile is
+passed over.
 """
 
 import os

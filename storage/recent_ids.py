@@ -1,7 +1,7 @@
 """The ids of the last messages of a log, read back to know them again after a restart.
 
 For a thread: it reads files, in pieces, and lets go of the interpreter while it does. It costs 16
-bytes of index for each message the window may hold, and of those that have not expired either
+bytes of index for each message the window may hold. Of those that have not expired it reads either
 the bytes around the header (small messages: one read for many) or the header alone (large ones).
 
 Ids are in clear in encrypted segments too, so this needs no key; but for compressed ones.

@@ -1,15 +1,15 @@
 """Which segments may go. Decisions only: values in, values out; the owner does the deleting.
 
-Only sealed segments, only from the front: a log without its oldest part is still a log, one with
-a hole is not. Whole segments or nothing. Timestamps of a partition never decrease, so the expired
-segments and the segments that everybody has read are both found at the front.
+Only sealed segments, only from the front: a log without its oldest part is still a log, one with a
+hole is not. Whole segments or nothing. Timestamps of a partition never decrease, so the expired
+segments and the segments that all consumers have read are both found at the front.
 
     offsets    |  0 .. 6  |  7 .. 13  |  14 .. 20  |  21 ..     <- active, never deleted
     committed                  ^ 9: the consumer that is furthest behind has read 7, 8 and 9,
                                  so 7 .. 13 and all behind it is unread
 
 How far committed offsets protect unread segments is a setting (Protection). Whatever it says, the
-rules agree on segments that are read: they go when they are too old, or from nine tenths of the
+rules agree on segments that are read. They go when they are too old, or from nine tenths of the
 topic's size on.
 
     unread, and ...     too old                                 too much for the topic

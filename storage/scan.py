@@ -1,8 +1,9 @@
 """Walking over a .log file to find out what is really in it.
 
 Reads with pread in pieces, so memory stays bounded and a bad sector is an OSError, where a map
-would kill the process. Two walks: scan_file stops at the first message that is not sound, as a
-torn tail needs it; rebuild_index goes on behind damage, so that what follows stays readable.
+would kill the process. There are two walks. The first, scan_file, stops at the first message that
+is not sound, as a torn tail needs it. The other, rebuild_index, goes on behind damage, so that what
+follows stays readable.
 """
 
 import re
@@ -28,8 +29,8 @@ MESSAGE_SIZE_MAX: Final = (
     MESSAGE_HEADER_SIZE + MESSAGE_PAYLOAD_SIZE_MAX + USER_HEADERS_SIZE_MAX + MESSAGE_OVERHEAD
 )
 
-# How far behind a damaged message the next sound one is looked for: in bytes (a damaged one may
-# have the largest size), and in messages (a bad sector holds many small ones).
+# How far behind a damaged message the next sound one is looked for. In bytes, because a damaged one
+# may have the largest size; in messages, because a bad sector holds many small ones.
 SEARCH_SIZE_MAX: Final = 2 * MESSAGE_SIZE_MAX
 LOST_MESSAGES_MAX: Final = 4096
 

@@ -24,9 +24,9 @@ An encrypted message looks like any other from the outside:
      .   tag 16 bytes
      .   nonce 12 bytes
 
-So one walk verifies both forms and makes the same index from them, and because of that highest
-bit neither is ever taken for the other, even where a header was lost. Everything here works
-without a key. Positions, in indexes and elsewhere, are those in the file.
+So one walk verifies both forms and makes the same index from them. Because of that highest bit
+neither is ever taken for the other, even where a header was lost. Everything here works without a
+key. Positions, in indexes and elsewhere, are those in the file.
 """
 
 import struct

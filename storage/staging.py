@@ -1,11 +1,11 @@
 """Batches that have their offsets but are not written yet.
 
 Pure: decides which bytes go where and touches no file. What is staged is written as a whole or
-dropped as a whole, so offsets given here become real only when the owner has written them.
+dropped as a whole. So offsets given here become real only when the owner has written them.
 
 Belongs to one log and lives as long as it does: `written` and `dropped` begin the next group.
 Nearly every group is one run of batches behind the written end, so that one lies here as plain
-numbers; only a segment that gets full inside a group becomes a value of its own in `sealed`.
+numbers. Only a segment that gets full inside a group becomes a value of its own in `sealed`.
 
 Always: `sealed` and then the open run are in file order; `end` is where the log will end once
 all of them are written.

@@ -2,9 +2,9 @@
 
 Deleted segments come here too, file by file; the shard that moved them unlinks them.
 
-An id can be given out again the moment its directory has left its place; unlinking gigabytes
-takes a while and is done by a thread. Whatever a crash leaves in the trash is removed by the
-next start; a rename the disk forgot is harmless, the birth in the directory tells it is old.
+An id can be given out again the moment its directory has left its place. Unlinking gigabytes takes
+a while and is done by a thread. Whatever a crash leaves in the trash is removed by the next start.
+A rename that the disk forgot is harmless: the birth in the directory says that it is old.
 """
 
 import errno

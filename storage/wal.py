@@ -11,21 +11,21 @@ One entry, little-endian, no padding:
     36  command          command_length bytes, opaque here
      .  sha256           32    over all bytes of the entry before it
 
-The file begins with entry 1, or later: behind a snapshot it may have been shortened, which is
-done by putting another file in its place, also while readers have the old one open (docs/adr/0001).
-A byte position therefore means something only together with the index of the file's first entry.
+The file begins with entry 1, or later. Behind a snapshot it may have been shortened. That is done
+by putting another file in its place, also while readers have the old one open (docs/adr/0001). A
+byte position therefore means something only together with the index of the file's first entry.
 
 Index 0 means "nothing committed yet", so the index of an entry can serve as a birth and 0 as "no
 birth".
 
-The WalWriter owns the file: it alone writes, in one process at a time. Everybody else reads, and
-only up to an end position the writer's process has published; below that end no byte ever
+The WalWriter owns the file: it alone writes, in one process at a time. All other processes read,
+and only up to an end position the writer's process has published; below that end no byte ever
 changes.
 
-Always: entries follow each other without gaps and their indexes rise by one. The writer makes
-each entry durable before the next is appended, so after a crash only the last one can be torn.
-That is the whole rule of recovery: an invalid entry with no valid later entry behind it is a torn
-tail and is cut; anything else is damage, and the file is left as it is.
+Always: entries follow each other without gaps and their indexes rise by one. The writer makes each
+entry durable before the next is appended, so after a crash only the last one can be torn. That is
+the whole rule of recovery. An invalid entry with no valid later entry behind it is a torn tail and
+is cut. Anything else is damage, and the file is left as it is.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ INDEX: Final = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class WalEntry:
-    """One committed command, and who asked for it when."""
+    """One committed command, with its user and time."""
 
     index: int
     term: int
@@ -72,8 +72,8 @@ class PublishedLog(NamedTuple):
     """What the writer tells its readers: where the log ends, and in which file.
 
     A shorter file that takes the place of a longer one begins with a later entry, so `first` names
-    the file. The entry that lay at position p of a file with base b lies at p + b - base of this
-    one, if it is still there.
+    the file. An entry that lay at position p of a file with base b may still be there. Then it lies
+    at p + b - base of this one.
     """
 
     last_index: int  # of the last committed entry, 0 for none
@@ -241,9 +241,9 @@ def find_end(files: Files, path: Path, start: LogEnd) -> tuple[LogEnd, TornTail 
 class WalWriter:
     """The end of the log, open for appending. Made by open_wal; one per log.
 
-    Always: `end_position` is the length of the file and the place behind entry `last_index`,
-    except while an append is running or after one has failed so badly that the writer refuses all
-    further work (WalFailed).
+    Always: `end_position` is the length of the file and the place behind entry `last_index`.
+    Exceptions are while an append is running, and after one has failed so badly that the writer
+    refuses all further work (WalFailed).
     """
 
     def __init__(
@@ -287,7 +287,7 @@ class WalWriter:
         """fdatasync: when it returns, every entry appended before is durable. May run in a thread.
 
         After an OSError the kernel may have dropped the dirty pages and would call the next
-        fdatasync a success, so the writer refuses all further work until the log is opened again.
+        fdatasync a success. So the writer refuses all further work until the log is opened again.
         """
         self._refuse_if_failed()
         try:
@@ -308,7 +308,7 @@ class WalWriter:
     def move_to(self, fd: int, cut_size: int) -> None:
         """Go on in a file that holds the same entries without the first `cut_size` bytes.
 
-        It is durable and has the log's name already. The old file stays for those who read it.
+        It is durable and has the log's name already. The old file stays for its readers.
         """
         self._files.close(self._fd)
         self._fd = fd
@@ -342,9 +342,8 @@ def open_wal(
     """Open (or create) the log for its one writer, verify it behind `after`, cut a torn end.
 
     `after` is what a snapshot already covers. `published_position` is the end that readers already
-    know, if a writer died and came back, else 0: nothing below it is cut,
-    whatever it looks like. When this returns, all entries kept are durable, those too that their
-    writer had not yet synced.
+    know, if a writer died and came back, else 0. Nothing below it is cut, whatever it looks like.
+    When this returns, all entries kept are durable, those too that their writer had not yet synced.
     """
     fd = files.open(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -387,9 +386,9 @@ def _find_end(
 def _later_entry_follows(files: Files, fd: int, end: LogEnd, size: int) -> bool:
     """Whether any byte behind `end` starts a valid entry that is newer than the last good one.
 
-    The lengths in between cannot be trusted, so every position is tried. The index alone rules
-    out nearly all of them: it must be newer, and no newer than entries could fit into the bytes
-    that are left.
+    The lengths in between cannot be trusted, so every position is tried. The index alone rules out
+    nearly all of them. It must be newer, and no newer than entries could fit into the bytes that
+    are left.
     """
     newest = end.index + 1 + (size - end.position) // ENTRY_SIZE_MIN
     window_start = end.position

@@ -49,9 +49,9 @@ class MessageCalls(Calling):
     ) -> None:
         """All messages land in one partition: the given one, the key's, or the server's choice.
 
-        Returns when the server has acknowledged them. When the connection breaks before that,
-        the outcome is not known: without `resend` ConnectionClosed is raised and they are there
-        once or not at all; with it they are sent again, so they are there once or several times.
+        Returns when the server has acknowledged them. When the connection breaks before that, the
+        outcome is not known. Without `resend` ConnectionClosed is raised and they are there once or
+        not at all. With it they are sent again, so they are there once or several times.
         """
         partitioning = choose_partitioning(partition_id, key)
         prepared = prepare_outgoing(messages, self._clock_us())

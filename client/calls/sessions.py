@@ -1,4 +1,4 @@
-"""Who is connected: logging in and out, personal access tokens, the clients of the server."""
+"""Sessions: logging in and out, personal access tokens, the clients of the server."""
 
 from typing import Final
 

@@ -50,7 +50,7 @@ class UserCalls(Calling):
     async def change_password(
         self, user: Identifier, current_password: str, new_password: str
     ) -> None:
-        """Changes the password of a user, who must know the current one."""
+        """Changes the password of a user; the current one is needed."""
         await self._ask(commands.ChangePassword(user, current_password, new_password))
 
     async def delete_user(self, user: Identifier) -> None:

@@ -1,6 +1,6 @@
 """`borzoi message` and `borzoi tail`.
 
-A file written by `message poll --output-file` holds the messages as they travel, and can be sent
+A file written by `message poll --output-file` holds the messages as they travel. It can be sent
 again by `message send --input-file` with everything that is theirs.
 """
 

@@ -1,4 +1,4 @@
-"""What people write on the command line: names or ids, durations, sizes, permissions, headers."""
+"""The parameters of commands: names or ids, durations, sizes, permissions, headers."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace

@@ -5,9 +5,10 @@
     @uses_client
     async def create(client: BorzoiClient, name: str) -> StreamInfo: ...
 
-Every such command takes the options of where and who, --json and --raw. What it returns is shown
-by showing.py. Always: whatever the server or the network refuses is one line on standard error and
-exit code 1, and never a traceback; nothing from elsewhere acts on the terminal, except with --raw.
+Every such command takes the options for the address and the login, --json and --raw. What it
+returns is shown by showing.py. Always: whatever the server or the network refuses is one line on
+standard error and exit code 1, and never a traceback. Nothing from elsewhere acts on the terminal,
+except with --raw.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
-"""Values as people and programs read them: lines and tables, or JSON.
+"""Values as terminals and programs read them: lines and tables, or JSON.
 
-JSON has every field under the name it has in the code, numbers as numbers (times in microseconds
-since 1970, sizes in bytes), enumerations as lower-case words, and bytes as text where they are
-UTF-8, otherwise in base64 under the name with `_base64` added. What a thing consists of is beside
-its own fields: a stream has its `topics`.
+JSON has every field under the name it has in the code. Numbers are numbers (times in microseconds
+since 1970, sizes in bytes), and enumerations are lower-case words. Bytes are text where they are
+UTF-8, otherwise base64 under the name with `_base64` added. What a thing consists of is beside its
+own fields: a stream has its `topics`.
 
-Always: lines hold text as it came, and columns are as wide as their escaped text; escaping is the
+Always: lines hold text as it came, and columns are as wide as their escaped text. Escaping is the
 work of terminal.py, and so is leaving it out for --raw.
 """
 

@@ -139,7 +139,7 @@ def restore(
         _put_metadata_in_place(layout, work, files)
         return Restored(entry, len(lives), restoring.segments, restoring.size_bytes)
     except BaseException:
-        # It was empty, so all of it is ours, and half of it is of no use to anybody.
+        # It was empty, so all of it is ours, and half of it is of no use.
         empty_data_directory(Path(layout.root))
         raise
     finally:

@@ -1,8 +1,8 @@
 """Checking the metadata of a stopped broker: every entry of its log, and both snapshots.
 
-Every entry is verified, also those that a snapshot covers, and the newest snapshot has to be what
-the one before and the entries between them come to. Where they are encrypted and there is no key,
-it ends with the checksums.
+Every entry is verified, also those that a snapshot covers. The newest snapshot has to be what the
+one before and the entries between them come to. Where they are encrypted and there is no key, it
+ends with the checksums.
 """
 
 import os

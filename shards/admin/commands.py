@@ -2,9 +2,8 @@
 
 Starts the nursery of the workers, reads the configuration meanwhile, then hands over to the
 supervisor in the same process. What a command needs is imported when it runs: nothing must keep the
-nursery waiting. Always: a
-configuration that cannot be used ends with exit code 1 and one line on standard error that says
-what was found and what is needed.
+nursery waiting. Always: a configuration that cannot be used ends with exit code 1 and one line on
+standard error. That line says what was found and what is needed.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ def main() -> None:
 def serve(**parameters: Any) -> None:
     """Run the broker until SIGTERM, SIGINT or SIGHUP.
 
-    Ends with 0 if everything acknowledged is on the disk, with 1 if it could not start or go on,
-    with 4 if a shard could not write or sync everything, and with 5 if a shard was killed or died
-    during the stop.
+    The exit code is 0 if everything acknowledged is on the disk, and 1 if the broker could not
+    start or go on. It is 4 if a shard could not write or sync everything, and 5 if a shard was
+    killed or died during the stop.
     """
     sys.exit(run_broker(shares_port=False, **parameters))
 
@@ -91,7 +90,8 @@ def reset_root_command(config_path: Path | None, generate: bool) -> None:
     """Give the root user of a stopped broker a new password.
 
     It is taken from IGGY_ROOT_PASSWORD if that is set, asked for on a terminal, and read from the
-    first line of standard input otherwise; never from the command line, which others can read.
+    first line of standard input otherwise. It is never taken from the command line, which others
+    can read.
     """
     loaded = load_or_exit(config_path)
     # Imported here: nothing else of the command line needs it.
@@ -135,9 +135,9 @@ def reset_root_command(config_path: Path | None, generate: bool) -> None:
 def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: str) -> None:
     """Verify everything in the data DIRECTORY of a stopped broker.
 
-    Ends with 0 if all of it verifies, with 2 if --repair or the next start mends what is wrong, and
-    with 3 if something is damaged. A repair rebuilds indexes, removes what a crash left over, and
-    cuts torn writes off; it touches nothing that verifies.
+    The exit code is 0 if all of it verifies, and 2 if --repair or the next start mends what is
+    wrong. It is 3 if something is damaged. A repair rebuilds indexes, removes what a crash left
+    over, and cuts torn writes off; it touches nothing that verifies.
     """
     # Imported here: nothing else of the command line needs it.
     from borzoi.shards.admin.check_data import check_data

@@ -1,10 +1,10 @@
 """The encryption key at the start of the broker: where it comes from, and whether it fits.
 
-The key is given as `system.encryption.key` (base64, in the file or in the environment; the
-environment wins, as for every setting) or as `system.encryption.key_file`, a file that holds the
-base64 or the 32 bytes themselves. Both may be given if they say the same; if they differ, nothing
-starts. The supervisor reads it once: workers get the key from it, in memory only, so that a file
-that changes later changes nothing.
+The key is given as `system.encryption.key`: base64, in the file or in the environment, which wins
+as for every setting. Or it is given as `system.encryption.key_file`, a file that holds the base64
+or the 32 bytes themselves. Both may be given if they say the same; if they differ, nothing starts.
+The supervisor reads it once: workers get the key from it, in memory only, so that a file that
+changes later changes nothing.
 """
 
 import logging

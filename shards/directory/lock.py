@@ -2,7 +2,7 @@
 
 An exclusive flock on the directory itself, so no file has to be cleaned up. The supervisor takes it
 before it reads or deletes anything and passes the descriptor to its workers, which never look at
-it: the lock lasts until the last process that could still write is gone, however the broker ended.
+it. The lock lasts until the last process that could still write is gone, however the broker ended.
 """
 
 import fcntl

@@ -4,16 +4,16 @@
     <logs>/iggy-server.log.<N>      archives; a larger N is newer, numbers are never used again
 
 Every process has the active file open for appending. The directory's own lock (flock) is held for
-each line: check that the path still leads to the open file, rotate if the line would make it too
-big, write. Cost: four system calls a line, some microseconds. A lock on the directory needs no lock
-file, so nothing but log files lies in it.
+each line. Under it: check that the path still leads to the open file, rotate if the line would make
+it too big, write. Cost: four system calls a line, some microseconds. A lock on the directory needs
+no lock file, so nothing but log files lies in it.
 
 A process that dies with the lock gives it back. One that is stopped keeps it, so no waiting is
 endless: after LOCK_WAIT_S the line is written without the lock. At worst it then lands in a file
 just rotated, or some bytes above the limit. The next lines try only once until the lock is free
 again. Lines are never cut and never mixed (one write each, O_APPEND).
 
-Always: archives and a full active file together stay below max_total_size; an active file grows
+Always: archives and a full active file together stay below max_total_size. An active file grows
 above max_file_size only if a single line is larger than that.
 """
 
@@ -153,7 +153,7 @@ class LogFile:
         if rotation.file_size_max != 0 and now - self._begun_at(now) > rotation.retention_s:
             self._rotate()
             return
-        # The active file may grow to its limit before anybody looks again: that space is taken.
+        # The active file may grow to its limit before the next look: that space is taken.
         room = rotation.total_size_max - rotation.file_size_max
         for _, path in reversed(archives_of(self.path.parent)):
             try:

@@ -2,12 +2,12 @@
 
     2026-11-16T05:08:00.123456Z  INFO shard-0 borzoi.shards.serving.session: connection accepted
 
-Time in UTC with microseconds, level right-aligned to five characters, who speaks (`shard-<n>` or
+Time in UTC with microseconds, level right-aligned to five characters, the speaker (`shard-<n>` or
 `supervisor`), the module, the message. Iggy's tools look for "INFO shard-". With JSON lines the
 same fields are the members of an object.
 
 Always: one record is one line of bounded length in which nothing acts on its reader (visible.py),
-whatever a client put into a name; a record below the level costs one comparison; nothing that goes
+whatever a client put into a name. A record below the level costs one comparison. Nothing that goes
 wrong here reaches the code that logged. Lines that could not be written are counted, and the count
 is logged later.
 """

@@ -3,8 +3,8 @@
 What was left behind is judged here: another format, a wrong key, or partitions without metadata
 stop the broker before anything is touched. The log begins here too, because it lies in there.
 
-Always: nothing below system.path is read or changed before the lock is held, and the lock is held
-until the last process of this run is gone (directory/lock.py).
+Always: nothing below system.path is read or changed before the lock is held. The lock is held until
+the last process of this run is gone (directory/lock.py).
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""How the data directory of some broker is laid out, for those who only look at it."""
+"""How the data directory of some broker is laid out, for commands that only read it."""
 
 import tomllib
 from pathlib import Path
@@ -15,5 +15,5 @@ def layout_of(root: Path) -> DataLayout:
         config = tomllib.loads((root / "runtime" / CURRENT_CONFIG_FILE).read_text())
         return DataLayout(root, *(config["system"][name]["path"] for name in DIRECTORY_NAMES))
     except (OSError, ValueError, KeyError, TypeError):
-        # Only a note about names that hardly anybody changes: what it hides will be unknown files.
+        # Only a note about names that are hardly ever changed: what it hides will be unknown files.
         return DataLayout(root)

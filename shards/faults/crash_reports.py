@@ -1,11 +1,11 @@
-"""What is left of a worker that died by a signal: a file for people, in the directory of the logs.
+"""What is left of a worker that died by a signal: a readable file, in the directory of the logs.
 
     <logs>/worker-<shard>-<time>.crash     which signal, when, the request in work, the traceback
 
-The supervisor writes it. The traceback comes from the dying worker itself: faulthandler writes it
-into a memfd that the supervisor holds, so that nothing has to be opened or removed by workers that
-live well, and a full disk loses nothing before the report. A worker that was killed by another
-process (SIGKILL: the kernel's, when memory is short) leaves none.
+The supervisor writes it. The traceback comes from the dying worker itself. The module faulthandler
+writes it into a memfd that the supervisor holds. So workers that live well open and remove nothing,
+and a full disk loses nothing before the report. A worker that was killed by another process
+(SIGKILL: the kernel's, when memory is short) leaves none.
 
 Always: at most REPORTS_MAX files are kept, the newest; no password, token or message is in them;
 control characters of clients are escaped.
@@ -111,7 +111,7 @@ def _lines_of(request: Request | None) -> list[str]:
 
 
 def _shown(request: Request) -> bytes | None:
-    """What people may see; None if nothing. Of a batch only where it goes."""
+    """Returns the bytes that a report may show; None if none. Of a batch only where it goes."""
     if request.code in SECRET_CODES:
         return None
     head = request.head

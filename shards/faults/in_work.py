@@ -96,7 +96,7 @@ def asking_shard(words: memoryview) -> int | None:
 
 
 def read_asked(words: memoryview, arena_fd: int, arena_size: int) -> Request | None:
-    """What the client wanted for whom another shard asked; the arena is that one's."""
+    """Returns the request of a client of another shard; its bytes lie in that shard's arena."""
     where = words[OF_PEER] & WHERE_MASK
     return _read_arena(where, arena_fd, arena_size, None, asking_shard(words))
 

@@ -1,7 +1,7 @@
 """Requests that kill workers: recognised by their bytes, and refused for a while.
 
 A request that was in work when two workers died of a fatal signal is refused by all shards for a
-minute. The status is that of a feature that is switched off: the request may be well-formed, and
+minute. The status is that of a feature that is switched off. The request may be well-formed, and
 official clients neither repeat it nor reconnect because of this status. When the minute is over it
 is carried out again; another death, and it is refused at once.
 

@@ -1,8 +1,9 @@
 """The owner's side of groups: polls and commits in the name of a group, and giving partitions up.
 
-Owned by the worker's loop, like the partitions. A poll of a group is decided here as one step:
-checked against the fence of the partition's cursor, resolved, committed if asked to, and noted as
-polled. Commits of a group and its polls are thereby in one order, whichever shards they come from.
+Owned by the worker's loop, like the partitions. A poll of a group is decided here as one step. It
+is checked against the fence of the partition's cursor, resolved, committed if asked to, and noted
+as polled. Commits of a group and its polls are thereby in one order, whichever shards they come
+from.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,11 @@
-"""Shard 0's part in groups: who is a member, who holds what, and telling the shards of members.
+"""Shard 0's part in groups: the members, what each of them holds, and the orders to their shards.
 
 Owns one Roster per group with members; nothing of it is logged, a member lives no longer than its
-connection. Events (joins, leaves, deaths, commits that were waited for) change a roster at once
-and in the order in which they come; what follows from it goes out afterwards: orders to the
-shards of the members, and questions to the owners of partitions that are to move. A join or a
-leave is answered when every shard concerned has its orders. Nothing depends on when they arrive:
-owners refuse closed rights (partitions/group_cursor.py).
+connection. Events (joins, leaves, deaths, commits that were waited for) change a roster at once and
+in the order in which they come. What follows from it goes out afterwards. These are orders to the
+shards of the members, and questions to the owners of partitions that are to move. A join or a leave
+is answered when every shard concerned has its orders. Nothing depends on when they arrive: owners
+refuse closed rights (partitions/group_cursor.py).
 
 After a death of shard 0 its successor asks all shards what their members hold, adopts that and
 settles it. Events that come meanwhile wait in line.
@@ -109,7 +109,7 @@ class Coordinator:
     async def adopt(self) -> None:
         """Take over the members that the other shards have, and begin to work."""
         reported: list[tuple[int, Assignment]] = []
-        for shard, data in (await Gather(self._peers, self._pool).told(Report)).items():
+        for shard, data in (await Gather(self._peers, self._pool).reports(Report)).items():
             reported.extend((shard, one) for one in decode_assignments(data))
         for group, roster in adopted(reported, self._metadata.refresh()).items():
             count = self._metadata.state.topic(group.stream_id, group.topic_id).partitions_count

@@ -1,16 +1,16 @@
 """The members of one group and what they hold: values, and how each event changes them. Pure.
 
-Shard 0 keeps one Roster per group that anybody has joined and replaces it at every event. A
-partition has one *holder*. A join does not take partitions away: it notes *revocations*, and a
-partition moves when its owner says that the holder has committed what it polled (claims.py).
-Everything else settles at once.
+Shard 0 keeps one Roster per group that has members and replaces it at every event. A partition has
+one *holder*. A join does not take partitions away. It notes *revocations*, and a partition moves
+when its owner says that the holder has committed what it polled (claims.py). Everything else
+settles at once.
 
-Epochs are numbers of shard 0 that only grow, one per event. A holding carries two: `since`, the
-event that gave the partition to its holder, and `epoch`, the right to poll, which is renewed when
-a revocation is called off: the owner of the partition may have closed the old one already.
+Epochs are numbers of shard 0 that only grow, one per event. A holding carries two. `since` is the
+event that gave the partition to its holder. `epoch` is the right to poll. It is renewed when a
+revocation is called off: the owner of the partition may have closed the old one already.
 
-Always, while there are members: every partition of the topic has one holder; a revocation leads
-from its holder to another member; with all revocations done the split is even.
+Always, while there are members: every partition of the topic has one holder. A revocation leads
+from its holder to another member. With all revocations done the split is even.
 """
 
 from collections.abc import Iterable, Mapping
@@ -81,7 +81,7 @@ def join(
             given[target].append(partition)
         elif holder != target:
             old = roster.revocations.get(partition)
-            # The holder has been asked before: only who waits for it is another one now.
+            # The holder has been asked before: only the member that waits for it is another now.
             revocations[partition] = (
                 Revocation(target, epoch, now) if old is None else old._replace(target=target)
             )
@@ -151,7 +151,7 @@ def complete(roster: Roster, released: Mapping[int, int], epoch: int) -> Roster:
 
 
 def renew(roster: Roster, epoch: int) -> Roster:
-    """The same with new rights for everybody: shard 0 is another process now."""
+    """Returns the same with new rights for all members: shard 0 is another process now."""
     members = tuple(
         replace(member, held=tuple(one._replace(epoch=epoch) for one in member.held))
         for member in roster.members

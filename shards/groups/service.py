@@ -1,6 +1,6 @@
 """Groups as handlers and sessions use them, on every shard.
 
-Members belong to shard 0 (coordinator.py): joins, leaves and ends of sessions go there, over the
+Members belong to shard 0 (coordinator.py). Joins, leaves and ends of sessions go there, over the
 rings or by a call if this is shard 0. What the own sessions hold is known here (local_members.py).
 """
 
@@ -32,7 +32,7 @@ from borzoi.shards.groups.share import Seat, Turns
 from borzoi.shards.metadata.effects import Effects, GroupRef
 from borzoi.shards.ports.owners import Owners
 from borzoi.shards.rings.asking import asked
-from borzoi.shards.rings.lending import tell, told
+from borzoi.shards.rings.lending import report_of, tell
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.rings.requests import Done, ignore
 
@@ -188,4 +188,4 @@ class Groups:
 
     async def _report(self, group: GroupRef, birth: int) -> bytes:
         kind = partial(TellMembers, *group, birth)
-        return await told(self._peers, self._pool, METADATA_SHARD, kind)
+        return await report_of(self._peers, self._pool, METADATA_SHARD, kind)

@@ -7,9 +7,9 @@ def spread(holdings: Sequence[Sequence[int]], partitions_count: int) -> list[lis
     """The partitions of every member, in the order of `holdings`; no members, no result.
 
     `holdings` says what each member has now, no partition twice; it gives up from the end.
-    Afterwards every partition below `partitions_count` belongs to exactly one member, no
-    two members differ by more than one, and no other even split keeps more where it was. What a
-    member keeps stays in its order; what it gets comes behind, ascending.
+    Afterwards every partition below `partitions_count` belongs to exactly one member, and no two
+    members differ by more than one. No other even split keeps more where it was. What a member
+    keeps stays in its order; what it gets comes behind, ascending.
     """
     if not holdings:
         return []

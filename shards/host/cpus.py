@@ -1,6 +1,6 @@
 """Which CPU each shard runs on, and the calls that bind a worker to it.
 
-resolve_cpus is pure: what the configuration asks for, the CPUs this process may use and the memory
+resolve_cpus is pure. What the configuration asks for, the CPUs this process may use and the memory
 nodes go in, one ShardCpu per shard comes out. The supervisor calls it once; each worker calls
 pin_to_cpu and set_memory_policy for itself before it touches memory. Failing to bind is a note or a
 warning, never a reason not to serve. Always: at least one shard, and no two share a pinned CPU.

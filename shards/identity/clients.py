@@ -1,8 +1,9 @@
-"""Who is connected: this shard's sessions, and everybody's by asking the other shards.
+"""The clients that are connected: this shard's sessions, and those of the other shards by asking.
 
 A connection belongs to its shard and dies with it, so nothing of this is logged. A session is
-registered from its connect until it is removed: by its end, by moving to another shard, or by the
-scan for silent clients, after which the connection itself may go on for a while.
+registered from its connect until it is removed. That happens at its end, by moving to another
+shard, or by the scan for silent clients. After the scan the connection itself may go on for a
+while.
 
 Always: a change of a user reaches every session of this shard, registered or not. Ids of users are
 given out again, so one that was passed over would act as the next user.
@@ -77,7 +78,8 @@ class Clients:
         """End the sessions of users who were removed or made inactive; the ids of their clients.
 
         The connections stay. Those of a removed user are not registered any more, whether that was
-        made inactive before or not: they are answered in one way, whatever came first.
+        made inactive before or not. So the order of the two events makes no difference to the
+        answers.
         """
         ended: list[int] = []
         if not effects.users_removed and not effects.users_disabled:
@@ -123,7 +125,7 @@ class Clients:
     async def everybody(self) -> list[ClientDetails]:
         """The clients of all shards by id."""
         found = [self.describe(session) for session in self._sessions.values()]
-        for data in (await self._gather.told(TellClients)).values():
+        for data in (await self._gather.reports(TellClients)).values():
             found.extend(decode_many_client_details(memoryview(data)))
         return sorted(found, key=lambda details: details.client.client_id)
 

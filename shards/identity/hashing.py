@@ -1,9 +1,9 @@
-"""The one thread of a shard that hashes passwords, and who is next.
+"""The one thread of a shard that hashes passwords, and the queue for it.
 
-A hash costs tens of milliseconds of CPU and 19 MiB, so there is never more than one at a time.
-The thread yields to the loop: a login may take longer on a busy shard, but sends and polls do not.
-Who is next is decided by address before the login and by user after it (turns.py); who has failed
-to log in waits behind others.
+A hash costs tens of milliseconds of CPU and 19 MiB, so there is never more than one at a time. The
+thread yields to the loop: a login may take longer on a busy shard, but sends and polls do not. The
+next one is decided by address before the login and by user after it (turns.py); after failed logins
+it waits behind others.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ def hashing_thread() -> Executor:
 
 
 class Asker(NamedTuple):
-    """Who wants something hashed."""
+    """A session that wants a password hashed, and its place in the queue."""
 
     taker: str
     is_there: Callable[[], bool]
@@ -47,12 +47,12 @@ class Hashing:
     def __init__(self, thread: Executor, turns: FairTurns) -> None:
         self._thread = thread
         self._turns = turns
-        # Stands for users who do not exist. Made before anybody can ask, by the thread that would
-        # be asked; so it is there in time, and boot does not wait for it.
+        # Stands for users that do not exist. Made before the first login, by the thread that
+        # verifies; so it is there in time, and boot does not wait for it.
         self._dummy_hash = thread.submit(hash_password, "no account has this password")
 
     def turn(self, asker: Asker) -> AbstractAsyncContextManager[None]:
-        """Wait to be the one who may hash. Disconnected if too many wait, or the asker is gone."""
+        """Waits for the turn to hash. Disconnected if too many wait, or the asker is gone."""
         return self._turns.turn(
             asker.taker, rank=asker.rank, order=asker.order, is_there=asker.is_there
         )

@@ -1,15 +1,16 @@
 """Failed and successful logins of late: back-off in tables of bounded size.
 
-A pair of user and address: after `free` failures in a row it has to wait before the next attempt,
-twice as long after each further failure. A success ends the waiting, and so does time.
+A pair of user and address may have to wait. After `free` failures in a row there is a pause before
+the next attempt, twice as long after each further failure. A success ends the waiting, and so does
+time.
 
 An address, whatever the names: each failure counts until time has worn it off. Time wears off
 `free_per_address` of them in `forgotten_after_s`. An address with so many failures is slowed down
-until it has none: attempts under names that have not logged in from there lately are checked
+until it has none. Attempts under names that have not logged in from there lately are checked
 `slowed_per_second` times a second, all of them together. The count stops at `free_per_address`, so
 the slowing ends `forgotten_after_s` after the last failure.
 
-Names and addresses are kept as digests: a row has the same size whatever a client calls itself, and
+Names and addresses are kept as digests. A row has the same size whatever a client calls itself, and
 fits the words of a ring, which carries every failure to every shard.
 
 Always: at most `rows_max` rows of each kind; the one that was used longest ago goes first. The

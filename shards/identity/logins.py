@@ -49,7 +49,7 @@ REFUSAL_WAIT_MAX_S: Final = 1.0
 
 
 class Who(NamedTuple):
-    """Where a request comes from, who is logged in there, and whether anybody still waits."""
+    """The client of a request: its address, its user, and whether it is still connected."""
 
     host: str
     origin: str

@@ -1,8 +1,8 @@
-"""Who the first user is: the rules of the first boot, and the file that keeps a generated password.
+"""The first user: the rules of the first boot, and the file that keeps a generated password.
 
 decide_root is pure. The file lies in the data directory, readable by its owner alone, until the
-first change of the root password; archives and snapshots leave it out by its name. Always: a
-broker that others can reach never starts with a password that anybody knows.
+first change of the root password. Archives and snapshots leave it out by its name. Always: a broker
+that others can reach never starts with a well-known password.
 """
 
 from __future__ import annotations

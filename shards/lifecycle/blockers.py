@@ -1,8 +1,8 @@
-"""Consumers and groups that keep segments from being deleted: who, how often, and since when.
+"""Consumers and groups that keep segments from being deleted: which, how often, and since when.
 
-Owned by the worker's loop, fed by deleting.py. A consumer blocks a partition as long as it is the
-one that is furthest behind, its committed offset stays the same, and the segment that was due is
-still there. A commit ends that, so a reader that goes on reading blocks only from its last commit.
+Owned by the worker's loop, fed by deleting.py. A consumer blocks a partition as long as it is
+furthest behind, its committed offset stays the same, and the segment that was due is still there. A
+commit ends that, so a reader that goes on reading blocks only from its last commit.
 
 Always: no more than BLOCKERS_MAX are remembered, the ones seen last; and a partition is warned of
 rarely (rarely.py), whatever its consumers do.

@@ -1,12 +1,12 @@
 """The end of a shard's storage: everything is written first, and only then brought to the disk.
 
 Used once, by the worker's loop, when no request is taken any more. In mode buffered acknowledged
-messages may lie in memory alone: they are with the kernel, for every partition, before the first
-sync begins, so that a stop which is cut short loses as little as possible. Nothing here has a time
-limit; the supervisor watches `tell` and decides (orderly_stop.py).
+messages may lie in memory alone. They are with the kernel, for every partition, before the first
+sync begins. So a stop that is cut short loses as little as possible. Nothing here has a time limit;
+the supervisor watches `tell` and decides (orderly_stop.py).
 
-Then the disk. For few files each is synced by itself, in threads; for many the whole file system
-is, in one call, which also waits for what other programs have written there. A sync of a file was
+Then the disk. For few files each is synced by itself, in threads. For many, one call syncs the
+whole file system, which also waits for what other programs have written there. A sync of a file was
 measured to cost about as much as 128 KiB of theirs.
 
 Always: what could not be written is counted and named, and so is what could not be synced.

@@ -8,8 +8,8 @@ committed offset has not read stays as far as storage/retention.py protects it. 
     rename        into the trash, two quick calls for each segment
     unlink        in a thread, with the sync of the directory; then it is answered
 
-A kill in between leaves segments that are there as a whole, an index without its log (recovery
-removes it), or files in the trash (the successor unlinks them).
+A kill in between leaves segments that are there as a whole. Or it leaves an index without its log
+(recovery removes it), or files in the trash (the successor unlinks them).
 """
 
 import asyncio

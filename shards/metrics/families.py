@@ -1,9 +1,9 @@
 """Which metrics there are: their names, their meanings, and where their figures come from. Pure.
 
-The first seven have the names of the Iggy 0.8.0 server, and are true totals: also what was there
-before the start counts, and each user once. All others begin with `borzoi_`. Counters are since
-the start of the worker that counts, and have its number as a label. When it is replaced they start
-from zero, which is what Prometheus expects of a counter.
+The first seven have the names of the Iggy 0.8.0 server, and are true totals. Also what was there
+before the start counts, and each user once. All others begin with `borzoi_`. Counters are since the
+start of the worker that counts, and have its number as a label. When it is replaced they start from
+zero, which is what Prometheus expects of a counter.
 
 Rows are made while they are written, so that thousands of them never take a whole turn.
 """

@@ -30,7 +30,7 @@ class TellFigures(Telling):
 
 
 class Figures:
-    """The figures of this shard, and everybody's."""
+    """The figures of this shard, and those of all shards."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class Figures:
     async def everybody(self) -> dict[int, ShardFigures]:
         """By shard, without those that do not answer in time."""
         found, own = await asyncio.gather(
-            self._gather.told_within(ANSWER_TIME_MAX_S, TellFigures), self._own.get()
+            self._gather.reports_within(ANSWER_TIME_MAX_S, TellFigures), self._own.get()
         )
         figures = {self._shard: decode(own)}
-        for shard, told in found.items():
-            if isinstance(told, Exception):
-                LOG.warning("metrics without shard %d: %r", shard, told)
-            elif told:
-                figures[shard] = decode(told)
+        for shard, report in found.items():
+            if isinstance(report, Exception):
+                LOG.warning("metrics without shard %d: %r", shard, report)
+            elif report:
+                figures[shard] = decode(report)
             # Nothing: it is being replaced.
         return dict(sorted(figures.items()))
 

@@ -33,6 +33,7 @@ class Fresh(Generic[T]):
         return await asyncio.shield(self._task)
 
     def _made(self, task: asyncio.Task[T]) -> None:
-        # To ask for the error is to have seen it: those who wait raise it, if there are any.
+        # To ask for the error is to have seen it: the requests that wait raise it, if there are
+        # any.
         if task.cancelled() or task.exception() is not None:
             self._task = None

@@ -1,8 +1,8 @@
 """Streams, topics and partitions in figures, from metadata and board: the same on any shard.
 
 Walked in turns like everything that metrics look at. The runs of partitions are taken first, all at
-once; a partition that ends meanwhile counts as an empty one, because its life is not on the
-board any more.
+once. A partition that ends meanwhile counts as an empty one, because its life is not on the board
+any more.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class PartitionEnd(NamedTuple):
 
 
 class Names(NamedTuple):
-    """What ids are called: for those who have asked for it."""
+    """The names of ids, where the configuration asks for them."""
 
     streams: dict[int, str]
     topics: dict[TopicPlace, str]

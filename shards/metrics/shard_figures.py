@@ -4,7 +4,7 @@ Lists are cut to a bound, and say how much of them was left out. Figures that ev
 (sizes of topics, numbers of messages) are not here: they are read from the board.
 
 Always: encoding and decoding take no time that grows with the number of consumers, of which there
-may be many thousands; their rows stay bytes until they are written out.
+may be many thousands. Their rows stay bytes until they are written out.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """The supervisor's end of the channel to the nursery (nursery.py): workers are asked for here.
 
-Owns the nursery's process and starts another one when it ends. wait_ready waits in the loop, as
-long as imports take; fork asks and waits for the answer in place, which takes milliseconds, so that
+Owns the nursery's process and starts another one when it ends. Waiting until it is ready happens in
+the loop, as long as imports take. A fork is waited for in place, which takes milliseconds. So
 nothing else of the supervisor changes between a specification and the worker that has it.
 
 Bounds: READY_TIMEOUT_S and STARTS_MAX for a nursery that does not get ready, FORK_TIMEOUT_S for one

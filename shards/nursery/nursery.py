@@ -1,13 +1,13 @@
 """The nursery: a process that has imported all that a worker needs, and forks workers on order.
 
-A forked worker begins within milliseconds; one that has to import first takes a quarter of a
-second, several times that where no bytecode is kept. Forking is safe here and nowhere else: this
-process has one thread, no loop, no log and no file but its channel to the supervisor. The messages
-on that are in nursery/process.py.
+A forked worker begins within milliseconds. One that has to import first takes a quarter of a
+second, and several times that where no bytecode is kept. Forking is safe here and nowhere else:
+this process has one thread, no loop, no log and no file but its channel to the supervisor. The
+messages on that are in nursery/process.py.
 
 Workers are children of the supervisor: a process in between forks the worker and ends, and the
 supervisor takes in orphans (nursery/link.py). Exit codes, pidfds and the death with the supervisor
-are as if it had forked them itself, and the end of the nursery harms no worker.
+are as if it had forked them itself. The end of the nursery harms no worker.
 
 Always: a worker begins only after the supervisor was sent its process id. One that the supervisor
 may not know of ends without having touched anything.

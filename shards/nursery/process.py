@@ -23,8 +23,10 @@ BORN: Final = Struct("<q")
 # Not as a module with -m, which imports for itself; and a collection finds nothing meanwhile.
 PROGRAM: Final = "import gc; gc.disable(); from borzoi.shards.nursery.nursery import main; main()"
 NAME: Final = "nursery---"
-"""The last argument, for people who look at a list of processes. A worker overwrites it in place
-with what it is (nursery.py), which is as long: shard-0001."""
+"""The last argument, as a list of processes shows it.
+
+A worker overwrites it in place with what it is (nursery.py), which is as long: shard-0001.
+"""
 
 
 class NurseryProcess:

@@ -1,8 +1,8 @@
 """The start of workers: the memory they share, and the specification that each of them gets.
 
-Owned by the supervisor. The board, the wake-ups and the record of the last clean stop last as
-long as the run. Control memory and arena belong to one generation of one worker; its successor gets
-new ones, so that nothing of a dead worker is mistaken for something of a living one.
+Owned by the supervisor. The board, the wake-ups and the record of the last clean stop last as long
+as the run. Control memory and arena belong to one generation of one worker. Its successor gets new
+ones, so that nothing of a dead worker is mistaken for something of a living one.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The cluster as clients see it.
 
 Without `cluster.enabled` that is one healthy leader, this broker. With it, the answer names the
-nodes of the configuration as they stand there: nothing is replicated or elected, and the other
+nodes of the configuration as they stand there. Nothing is replicated or elected, and the other
 nodes are not contacted. A client that finds two nodes goes to the leader's address, so the entry of
 this node has the address on which it really listens.
 """

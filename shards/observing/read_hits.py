@@ -24,16 +24,16 @@ class TellReadHits(Telling):
 
 
 class Caches:
-    """The counters of this shard, and everybody's by asking."""
+    """The counters of this shard, and those of all shards by asking."""
 
     def __init__(self, readers: Readers, gather: Gather) -> None:
         self._readers = readers
         self._gather = gather
 
     async def metrics(self) -> tuple[CacheMetric, ...]:
-        """One entry for each partition that anybody has read lately."""
+        """One entry for each partition that was read lately by any shard."""
         found = self._own()
-        for data in (await self._gather.told(TellReadHits)).values():
+        for data in (await self._gather.reports(TellReadHits)).values():
             found += map(CacheMetric._make, CACHE_METRIC.iter_unpack(data))
         return together(found)
 

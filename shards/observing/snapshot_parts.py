@@ -275,7 +275,7 @@ def _directory(path: Path) -> Iterator[str]:
 
 
 def _ratios(data: Path) -> Iterator[TopicRatio]:
-    """What is compressed; a broker may have more topics than anybody wants to read about."""
+    """What is compressed; a broker may have more topics than a report should have."""
     found = (one for one in topic_ratios(layout_of(data), Files()) if one.compressed.segments)
     yield from islice(found, FILES_LISTED_MAX)
 

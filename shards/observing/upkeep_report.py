@@ -39,7 +39,7 @@ class TellUpkeep(Telling):
 
 
 class Upkeep:
-    """The figures of this shard, and everybody's by asking."""
+    """The figures of this shard, and those of all shards by asking."""
 
     def __init__(self, shard: int, stats: Callable[[], UpkeepStats], gather: Gather) -> None:
         self._shard = shard
@@ -48,8 +48,8 @@ class Upkeep:
 
     async def report(self) -> bytes:
         """The texts of all shards, in their order. Waits for none that does not answer."""
-        found = await self._gather.told_within(ANSWER_TIME_MAX_S, TellUpkeep)
-        texts = {shard: _text(shard, told) for shard, told in found.items()}
+        found = await self._gather.reports_within(ANSWER_TIME_MAX_S, TellUpkeep)
+        texts = {shard: _text(shard, report) for shard, report in found.items()}
         texts[self._shard] = self._own()
         return b"".join(texts[shard] for shard in sorted(texts))
 
@@ -62,10 +62,10 @@ class Upkeep:
         return "".join(lines).encode()
 
 
-def _text(shard: int, told: bytes | Exception) -> bytes:
-    if isinstance(told, Exception):
-        return f"shard {shard} cannot be asked: {told!r}\n".encode()
-    return told or b"shard %d is being replaced\n" % shard
+def _text(shard: int, report: bytes | Exception) -> bytes:
+    if isinstance(report, Exception):
+        return f"shard {shard} cannot be asked: {report!r}\n".encode()
+    return report or b"shard %d is being replaced\n" % shard
 
 
 def described(stats: UpkeepStats) -> Iterator[str]:

@@ -4,9 +4,9 @@ The broker is a supervisor and its workers; every figure is the sum over them. M
 proportional set size, so that pages which several shards have mapped are counted once.
 
 CPU is a rate and needs two looks. The last look serves as the first one if it is neither so young
-that the kernel's clock ticks are too coarse, nor so old that the rate is history; otherwise
+that the kernel's clock ticks are too coarse, nor so old that the rate is history. Otherwise
 `measure` waits a moment between two of its own. It waits and it reads files of the kernel that may
-be slow, so it has a thread of its own: only that thread may call it.
+be slow. So it has a thread of its own: only that thread may call it.
 """
 
 import time
@@ -146,7 +146,7 @@ def broker_pids(supervisor_pid: int) -> list[int]:
     """The supervisor and its workers.
 
     The kernel's list of children, not a walk through all processes of the machine as psutil does
-    it: that takes tens of milliseconds on a busy host. Kernels without the list get the walk.
+    it. That takes tens of milliseconds on a busy host. Kernels without the list get the walk.
     """
     try:
         children = Path(f"/proc/{supervisor_pid}/task/{supervisor_pid}/children").read_text()

@@ -1,6 +1,6 @@
 """A ZIP archive in memory, with every compression that GET_SNAPSHOT knows.
 
-The standard library writes four of the six methods, and zstd only from Python 3.14 on; one small
+The standard library writes four of the six methods, and zstd only from Python 3.14 on. One small
 writer for all is less than two ways. Layout, all little-endian:
 
     per entry   local header 30 bytes, drawn at LOCAL | name | compressed bytes

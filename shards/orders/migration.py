@@ -1,8 +1,8 @@
 """Moving a client's socket to the shard that owns the partition it sends to.
 
-From then on its sends need no hop. Once per connection, plain TCP only, at a moment when nothing
-of it is in work. The descriptor is duplicated and goes through the supervisor to the other worker,
-with the identity of the session; then our transport closes its own copy, and the peer notices
+From then on its sends need no hop. Once per connection, plain TCP only, at a moment when nothing of
+it is in work. The descriptor is duplicated and goes through the supervisor to the other worker,
+with the identity of the session. Then our transport closes its own copy, and the peer notices
 nothing. Bytes that arrive meanwhile wait in the kernel until the other worker reads them.
 """
 

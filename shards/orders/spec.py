@@ -1,8 +1,8 @@
 """The specification of a worker at its start, and the orders and events that travel later.
 
-The specification lies in a memfd: it may hold the encryption key and the hash of a password, which
-must not be seen in a process list. It goes through the nursery (nursery.py) together
-with the descriptors that it names, by the supervisor's numbers; the worker renumbers it.
+The specification lies in a memfd. It may hold the encryption key and the hash of a password, which
+must not be seen in a process list. It goes through the nursery (nursery.py) together with the
+descriptors that it names, by the supervisor's numbers; the worker renumbers it.
 
     supervisor -> worker   recover, listen(address, metrics_address), stop,
                            replace_peer(shard, generation) + 2 fds, adopt(session) + 1 fd,

@@ -16,7 +16,7 @@ from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.ports.requests import FlushJournals, Owned, ResolvePoll, TellSegments
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.gather import answers
-from borzoi.shards.rings.lending import tell, told
+from borzoi.shards.rings.lending import report_of, tell
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import At, AtOwner, Done
@@ -102,7 +102,7 @@ class PartitionOwners(Owners[Owned]):
         owner = self.owner(target)
         if owner == self.shard:
             return self._deleting.candidates(target)[:CANDIDATES_MAX]
-        data = await told(self._peers, self._pool, owner, partial(TellSegments, target))
+        data = await report_of(self._peers, self._pool, owner, partial(TellSegments, target))
         return [
             Candidate(end_offset, size_bytes, timestamp, bool(unread))
             for end_offset, size_bytes, timestamp, unread in CANDIDATE.iter_unpack(data)

@@ -9,7 +9,7 @@ memory what is left, and their heartbeat goes on. A worker is killed only
     when SIGQUIT says so
 
 and then, or when it ends by itself with anything but its exit code for a complete stop, the exit
-code of the broker is another one: scripts and service managers must not take that for a good end.
+code of the broker is another one. Scripts and service managers must not take that for a good end.
 """
 
 import asyncio

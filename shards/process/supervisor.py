@@ -1,12 +1,12 @@
 """The supervisor: it knows processes, not messages.
 
-Opens the data directory (directory/opening.py), has one worker per CPU forked (nursery), watches
-them by pidfd and heartbeat, restarts a dead one with fresh memories and a new generation, stops all
-on SIGTERM, SIGINT or SIGHUP (orderly_stop.py). If it dies, the kernel kills the workers.
+Opens the data directory (directory/opening.py) and has one worker per CPU forked (nursery). Watches
+them by pidfd and heartbeat, and restarts a dead one with fresh memories and a new generation. Stops
+all on SIGTERM, SIGINT or SIGHUP (orderly_stop.py). If it dies, the kernel kills the workers.
 
-A dead worker is replaced in this order (design: when a worker dies): new control memory and
-arena, handed to every living worker; each of them acknowledges that it uses them; only then is
-the successor spawned, after a back-off if it lives too short.
+A dead worker is replaced in this order (design: when a worker dies). New control memory and arena
+are handed to every living worker. Each of them acknowledges that it uses them. Only then is the
+successor spawned, after a back-off if it lives too short.
 """
 
 import asyncio

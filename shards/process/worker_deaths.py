@@ -37,7 +37,7 @@ class WorkerDeaths:
     def look_at(self, worker: WorkerProcess, code: int, pid: int, *, was_ordered: bool) -> bool:
         """A worker has ended with this exit code; True if the workers must refuse more than before.
 
-        `was_ordered`: we are about to stop, or it is we who have killed it.
+        `was_ordered`: the broker is about to stop, or the supervisor has killed it.
         """
         number = -code
         if number <= 0 or (was_ordered and number == signal.SIGKILL):

@@ -11,7 +11,7 @@ from typing import Any
 from borzoi.protocol.errors import BrokerError
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.rings.asking import asked
-from borzoi.shards.rings.lending import LendingKind, told
+from borzoi.shards.rings.lending import LendingKind, report_of
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.rings.requests import Request
 
@@ -26,7 +26,7 @@ async def answers(peers: Peers, request: Request) -> list[tuple[int, int, int]]:
 
 
 class Gather:
-    """Collects what the other shards tell."""
+    """Collects the results and reports of the other shards."""
 
     def __init__(self, peers: Peers, pool: MemoryPool) -> None:
         self._peers = peers
@@ -36,28 +36,30 @@ class Gather:
         """The results of all other shards, in their order; the first error is raised."""
         return await answers(self._peers, request)
 
-    async def told(self, kind: LendingKind) -> dict[int, bytes]:
-        """What each other shard tells; the first error is raised."""
+    async def reports(self, kind: LendingKind) -> dict[int, bytes]:
+        """Returns the report of each other shard; the first error is raised."""
         shards = self._peers.shards()
-        found = await asyncio.gather(*(self._told(shard, kind) for shard in shards))
+        found = await asyncio.gather(*(self._report(shard, kind) for shard in shards))
         return dict(zip(shards, found, strict=True))
 
-    async def told_within(
+    async def reports_within(
         self, seconds: float, kind: LendingKind
     ) -> dict[int, bytes | BrokerError | TimeoutError]:
-        """What each other shard tells in time, or why it did not."""
+        """Returns the report of each other shard, or why there was none in time."""
         shards = self._peers.shards()
-        found = await asyncio.gather(*(self._told_within(seconds, shard, kind) for shard in shards))
+        found = await asyncio.gather(
+            *(self._report_within(seconds, shard, kind) for shard in shards)
+        )
         return dict(zip(shards, found, strict=True))
 
-    async def _told(self, shard: int, kind: LendingKind) -> bytes:
-        return await told(self._peers, self._pool, shard, kind)
+    async def _report(self, shard: int, kind: LendingKind) -> bytes:
+        return await report_of(self._peers, self._pool, shard, kind)
 
-    async def _told_within(
+    async def _report_within(
         self, seconds: float, shard: int, kind: LendingKind
     ) -> bytes | BrokerError | TimeoutError:
         try:
             async with asyncio.timeout(seconds):
-                return await self._told(shard, kind)
+                return await self._report(shard, kind)
         except (BrokerError, TimeoutError) as error:
             return error

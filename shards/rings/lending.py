@@ -17,8 +17,8 @@ LendingKind = Callable[[int, int], Request]
 """Returns the request that lends so many bytes at a position of our arena."""
 
 
-async def told(peers: Peers, pool: MemoryPool, shard: int, kind: LendingKind) -> bytes:
-    """What a peer writes into a buffer of ours, which grows until it is large enough."""
+async def report_of(peers: Peers, pool: MemoryPool, shard: int, kind: LendingKind) -> bytes:
+    """Returns what a peer writes into a buffer of ours, which grows until it is large enough."""
     size = FIRST_LENT_SIZE
     for _ in range(TRIES_MAX):
         buffer, position = _take(pool, size)
@@ -30,7 +30,7 @@ async def told(peers: Peers, pool: MemoryPool, shard: int, kind: LendingKind) ->
             buffer.release()
         size = needed + FIRST_LENT_SIZE
     raise ShardCommunicationError(
-        f"what shard {shard} has to tell grew {TRIES_MAX} times while it was asked"
+        f"the report of shard {shard} grew {TRIES_MAX} times while it was asked for"
     )
 
 

@@ -150,7 +150,7 @@ class Peers:
         """
         shard, generation = control.shard, control.generation
         old = self._peers[shard]
-        # A complete reply is a real answer, whoever has died since.
+        # A complete reply is a real answer, also of a dead peer.
         while replies := old.link.replies_in.drain(DRAIN_MAX):
             for words in replies:
                 self._take_reply(old, words)

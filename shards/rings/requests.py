@@ -11,7 +11,7 @@ A reply:
     word 1   request id                          words 2..4   results
 
 A kind is defined in the room that carries it out, and named once in run/ring_table.py. Both ends
-of a ring run the same code, so the order of fields is nobody else's business.
+of a ring run the same code, so the order of fields is known to both.
 
 A kind that lends has `position` and `length` as its last two fields. They mean the arena of the
 shard that asks: it lends a buffer with the request and gets it back with the reply, or by the

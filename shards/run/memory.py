@@ -1,8 +1,8 @@
 """The memory that shards share, as one of them maps it.
 
-Its own control memory, its arena with the pool and the receive blocks in it, the board, and for
-each peer what that one may be asked through. The supervisor made all of it and handed the
-descriptors over; only those of a peer's successor arrive later.
+These are its own control memory, its arena with the pool and the receive blocks in it, and the
+board. For each peer it is what that one may be asked through. The supervisor made all of it and
+handed the descriptors over; only those of a peer's successor arrive later.
 """
 
 from typing import NamedTuple

@@ -1,11 +1,11 @@
 """One shard as its clients and peers meet it: everything that needs the metadata, wired once.
 
-Below it lie its memory (run/memory.py), its storage (run/storage.py) and the rings to its
-peers; around it is the worker, which says when what of it begins and ends (worker.py). Here is
-only who is made with what. Handlers get their part of it as Services.
+Below it lie its memory (run/memory.py), its storage (run/storage.py) and the rings to its peers.
+Around it is the worker, which decides when what of it begins and ends (worker.py). Here is only
+which part is made with what. Handlers get their part of it as Services.
 
-Always: whatever changes in the metadata reaches every part that remembers something of it in one
-call (`take_effects`), before anything else is done with the new state.
+Always: a change in the metadata reaches every part that depends on it in one call (`take_effects`),
+before anything else is done with the new state.
 """
 
 import asyncio
@@ -389,7 +389,7 @@ class Shard:
     # What concerns more than one part.
 
     def take_effects(self, effects: Effects) -> None:
-        """The metadata has changed: let everybody forget what is not true any more."""
+        """Makes every part forget what is not true any more, after a change of the metadata."""
         self._storage.partitions.apply_effects(effects)
         self._sends.forget(effects)
         self._storage.readers.forget(effects)

@@ -1,4 +1,4 @@
-"""The storage of one shard: its parts wired once, recovered before anybody is served, synced last.
+"""The storage of one shard: wired once, recovered before any request is served, synced last.
 
 Owned by the worker's loop; blocking calls run in the threads of `disk`. What is written here
 belongs to this shard alone (partitions.py); readers read the partitions of every shard.

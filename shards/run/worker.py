@@ -1,7 +1,7 @@
 """A worker: the life of one shard, from boot to an orderly end.
 
 It maps the shared memory it was given, opens the metadata and its partitions, and only then lets
-anybody in. Boot steps, in this order:
+clients in. Boot steps, in this order:
 
     map memory, link to the peers
     shard 0: open the metadata log, make the root user on a first boot, publish
@@ -132,8 +132,8 @@ class Worker:
     async def _open_copy(self) -> MetadataCopy:
         """A copy of the metadata whose log is the one that the board speaks of.
 
-        It is not while shard 0 puts a shorter one in its place, which takes a moment, or has died
-        doing so, which its successor will mend.
+        It does not while shard 0 puts a shorter one in its place, which takes a moment. Nor does it
+        if shard 0 died doing so, which its successor will mend.
         """
         storage = self._storage
         for _ in range(OPEN_COPY_TRIES_MAX):

@@ -1,9 +1,9 @@
 """The process of a worker, as the nursery has forked it (nursery.py).
 
-Pins itself, sets up its log and its loop, runs the worker, and leaves with the right exit code:
-0 after an order to stop, INCOMPLETE if not everything reached the disk then, CANNOT_BOOT when
-starting again would not help, BROKEN when one of our own invariants does not hold. If the
-supervisor dies, the kernel kills us.
+Pins itself, sets up its log and its loop, runs the worker, and leaves with the right exit code.
+That is 0 after an order to stop, and INCOMPLETE if not everything reached the disk then. It is
+CANNOT_BOOT when starting again would not help, and BROKEN when one of our own invariants does not
+hold. If the supervisor dies, the kernel kills us.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The metadata in the archive: copied while it is written, and read back for a restore.
 
 A copy is made by a thread of shard 0. The log is whole up to the end on the board, and is replaced
-by a shorter one now and then; the snapshots are replaced as well. All are opened, then the end is
-read. If the open log is the one on the board, it goes as far as any snapshot; if it begins behind
+by a shorter one now and then. The snapshots are replaced as well. All are opened, then the end is
+read. If the open log is the one on the board, it goes as far as any snapshot. If it begins behind
 the older one at the latest, they fit each other. Otherwise all are opened again.
 """
 

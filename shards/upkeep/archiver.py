@@ -1,7 +1,7 @@
 """The archiver of a shard: sealed segments, committed offsets and (shard 0) the metadata.
 
 Every shard has one, for the partitions it owns. The loop decides what is next and a thread copies
-it, one object at a time, so a shard sends at most one segment at once and a broker one for each
+it, one object at a time. So a shard sends at most one segment at once and a broker one for each
 shard. Rounds follow each other in the configured interval. When the store fails the next round
 waits longer, up to BACKOFF_MAX_S, and begins with what is missing.
 

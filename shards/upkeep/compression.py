@@ -1,6 +1,6 @@
 """Compressing the sealed segments of the partitions we own, one at a time, beside everything else.
 
-Owned by the worker's loop. A segment is taken once it is sealed and on the disk; those that the
+Owned by the worker's loop. A segment is taken once it is sealed and on the disk. Those that the
 last run did not get to are found at the start. Steps, for one segment:
 
     compress      in a thread of low priority: a temporary, synced, read back and compared
@@ -10,9 +10,10 @@ last run did not get to are found at the start. Steps, for one segment:
     tell          every shard unmaps the plain log; who looks for it in vain looks again
     unlink        in the thread
 
-A kill in between leaves a temporary (recovery removes it), both files (recovery removes the
-compressed one, and it is made again), or a file in the trash (the successor unlinks it).
-Whether a partition is still alive is looked at before each step that names a file.
+A kill in between may leave a temporary, which recovery removes. It may leave both files: recovery
+removes the compressed one, and it is made again. Or it leaves a file in the trash, which the
+successor unlinks. Whether a partition is still alive is looked at before each step that names a
+file.
 
 Nothing is forgotten: compression_backlog.py says what becomes of segments that failed. With the
 lowest priority it may lag behind on a machine that has no time to spare, and says so.

@@ -3,9 +3,9 @@
 Bookkeeping only: segments and the time come in as parameters. Owned by the worker's loop.
 
 Always: a segment that should be compressed is offered again and again until it is. One that failed
-comes back at the next look, behind all of its partition that failed less often, so that one that
-always fails holds up no other. What is left plain for good (damaged, or not worth it) is offered
-after the next start, or when its index was repaired.
+comes back at the next look, behind all of its partition that failed less often. So one that always
+fails holds up no other. What is left plain for good (damaged, or not worth it) is offered after the
+next start, or when its index was repaired.
 
 Everything that waits at some moment has LAG_S to be done; then the shard lags behind.
 """

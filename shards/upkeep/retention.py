@@ -1,12 +1,12 @@
 """Retention: at each interval the oldest segments go that are too old, or too much for a topic.
 
-Every shard runs one. By time each looks after its own partitions. By size a topic is looked at as
-a whole, by the shard that owns its first partition: the board tells the sizes, the owners of the
-other partitions tell their segments, and each deletes its own. So a topic loses its oldest
-segments, whichever shard has them, and no more than it must.
+Every shard runs one. By time each looks after its own partitions. By size a topic is looked at as a
+whole, by the shard that owns its first partition. The sizes come from the board, the segments from
+the owners of the partitions, and each owner deletes its own. So a topic loses its oldest segments,
+whichever shard has them, and no more than it must.
 
-What may go is decided in storage/retention.py, and once more by the owner: between the question
-and the order a consumer may have come, or another deletion.
+What may go is decided in storage/retention.py, and once more by the owner. Between the question and
+the order a consumer may have come, or another deletion.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """`borzoi`: one command line for the broker and for its client.
 
-The two know nothing of each other, and meet here by name only: a command's module is imported
-when the command is used, so `borzoi serve` loads nothing of the client and `borzoi ping` nothing
-of the broker. Only `borzoi --help` loads all of them.
+The two know nothing of each other, and meet here by name only. A command's module is imported when
+the command is used. So `borzoi serve` loads nothing of the client and `borzoi ping` nothing of the
+broker. Only `borzoi --help` loads all of them.
 """
 
 from collections.abc import Mapping

@@ -1,15 +1,16 @@
 """Shares: what is scarce is divided among its takers, so that the one that holds most waits first.
 
 A *taker* is a user, or before the login an address, as a short text that logs can show. One
-`Shares` exists for each scarce thing of a shard: bytes of the receive pool, bytes of copies,
-connections, places in a queue, stored offsets of a partition. One rule holds for all of them:
+`Shares` exists for each scarce thing of a shard. These are bytes of the receive pool, bytes of
+copies, connections, places in a queue, stored offsets of a partition. One rule holds for all of
+them:
 
     A taker may hold at most `weight` times what is still free.
 
 With weight 1 a single taker gets half of everything, two get a third each, and n of them always
-leave 1/(n+1) free: that is the part that is guaranteed to the next one. Nothing has to be set
-aside for takers that are not there, and nothing that is held is ever taken away. A taker that
-holds nothing gets whatever it asks for, as long as it is there: the largest frame must fit.
+leave 1/(n+1) free. That is the part that is guaranteed to the next one. Nothing has to be set aside
+for takers that are not there, and nothing that is held is ever taken away. A taker that holds
+nothing gets whatever it asks for, as long as it is there: the largest frame must fit.
 
 A `Line` is the queue of one such thing: the taker that holds least is next, and among what it
 wants the oldest.

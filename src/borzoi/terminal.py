@@ -1,8 +1,8 @@
 """What the commands say: the one way to standard output and standard error.
 
-Always: a line is one line, and nothing that a server, a file or a user put into it acts on the
-terminal (visible.py), whether a command says it or click says it as an error. Only `raw` writes the
-bytes as they are.
+Always: a line is one line. Nothing that a server, a file or a user put into it acts on the terminal
+(visible.py). That holds for the texts of commands and for the errors of click. Only `raw` writes
+the bytes as they are.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 r"""Text from elsewhere as a terminal or a log may show it: what would act on the reader is escaped.
 
-A name or a payload may hold anything. Written as it is, ESC drives the terminal, a line break
-forges a line of the log, and a directional override shows other words than are there. Escaped are:
+A name or a payload may hold anything. Written as it is, ESC drives the terminal, and a line break
+forges a line of the log. A directional override shows other words than are there. Escaped are:
 
     \x00 .. \x1f, \x7f .. \x9f             control characters; \n, \r and \t by these short names
     \u2028, \u2029                         separators that some viewers take for a line break

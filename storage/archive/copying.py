@@ -1,8 +1,8 @@
 """Files to objects and back, with a checksum over what went and over what arrived.
 
-An object counts only after it was read back and had the SHA-256 of what was read from the file:
-so neither a broken cable nor a store that stores something else goes unnoticed. One piece is in
-memory at a time, or a few where a store sends several at once. For threads.
+An object counts only after it was read back and had the SHA-256 of what was read from the file. So
+neither a broken cable nor a store that stores something else goes unnoticed. One piece is in memory
+at a time, or a few where a store sends several at once. For threads.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Bringing a life of a partition back into a directory that is not there yet.
 
-The files come first, each compared with its manifest; then the birth; then an empty segment
-behind the last one, so that recovery takes every restored segment for what it is, a sealed one.
-Nothing here is seen by a broker: the caller puts the metadata in its place last.
+The files come first, each compared with its manifest. Then comes the birth. Then comes an empty
+segment behind the last one, so that recovery takes every restored segment for what it is, a sealed
+one. Nothing here is seen by a broker: the caller puts the metadata in its place last.
 """
 
 import os

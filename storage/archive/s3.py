@@ -1,6 +1,6 @@
 """An archive in a bucket of Amazon S3, or of anything that speaks its protocol (MinIO, Ceph).
 
-Large objects go up in parts, several at once, and appear when the last part has arrived; parts of
+Large objects go up in parts, several at once, and appear when the last part has arrived. Parts of
 an upload that was killed stay invisible, and a lifecycle rule of the bucket should remove them.
 Reading goes range by range, so that no single answer has to last long.
 """
@@ -35,7 +35,7 @@ RETRIES_MAX: Final = 3
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who we are for the bucket. Not shown by anything that prints it."""
+    """The credentials for the bucket. Not shown by anything that prints it."""
 
     key_id: str
     key_secret: str
@@ -148,7 +148,7 @@ class BucketStore:
 
 
 def _in_short(text: str) -> str:
-    """What happened, without the answer's body, of which only the error's name is for people."""
+    """What happened, without the answer's body, of which only the error's name is fit for a log."""
     what = text.splitlines()[0].partition(": <?xml")[0]
     code = ERROR_CODE.search(text)
     return f"{what} ({code[1]})" if code else what

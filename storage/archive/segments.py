@@ -1,9 +1,9 @@
 """Archiving one sealed segment: all its files, whatever they are, then the manifest.
 
-Sealed and synced segments never change, so a thread copies them while the owner goes on. Two
-things may happen to the names meanwhile: retention deletes the segment, or the partition ends and
-another life begins in its directory. Files that are open stay readable; and as the birth is
-looked at after they were opened, they belong to the life they are archived for.
+Sealed and synced segments never change, so a thread copies them while the owner goes on. Two things
+may happen to the names meanwhile: retention deletes the segment, or the partition ends and another
+life begins in its directory. Files that are open stay readable. As the birth is looked at after
+they were opened, they belong to the life they are archived for.
 
 Killed at any point, the next one begins the segment again: without its manifest nothing counts.
 """

@@ -1,8 +1,8 @@
 """Where an archive lies: a directory, or (s3.py) a bucket. Objects by key, whole or not at all.
 
-A key is a relative path with slashes. put() gives an object its name only when all of it has
-arrived, so nothing that a kill cut off is ever found under a key. Everything here waits for a
-disk or a network: for threads. One process writes a key at a time; anybody may read.
+A key is a relative path with slashes. An object gets its name only when all of it has arrived, so
+nothing that a kill cut off is ever found under a key. Everything here waits for a disk or a
+network: for threads. One process writes a key at a time; any process may read.
 
 Errors are StoreFailed, with the key and never a credential in the text.
 """
