@@ -48,6 +48,7 @@ from borzoi.shards.groups.roster import (
     renew,
     settle,
 )
+from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.effects import Effects, GroupRef
 from borzoi.shards.metadata.state import Topic
@@ -95,7 +96,7 @@ class Coordinator:
         self._pool = pool
         self._tasks = tasks
         self._revocation_timeout_s = revocation_timeout_s
-        self._check_interval_s = check_interval_s
+        self._checks = Periodic(loop, check_interval_s, self._check)
         self._rosters: dict[GroupRef, Roster] = {}
         self._of_client: dict[int, set[GroupRef]] = {}
         self._adopting = True
@@ -120,7 +121,7 @@ class Coordinator:
         self._adopting = False
         while self._in_line:
             self._in_line.popleft()()
-        self._loop.call_later(self._check_interval_s, self._check)
+        self._checks.start()
 
     def when_adopted(self, event: Callable[[], None]) -> None:
         """Events keep their order, also those that come before we know the members."""
@@ -397,7 +398,6 @@ class Coordinator:
                 self._tell_soon()
             else:
                 self._ask_again(group, roster)
-        self._loop.call_later(self._check_interval_s, self._check)
 
     # Telling.
 
