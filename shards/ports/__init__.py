@@ -1,5 +1,5 @@
 """The ways to a partition wherever it lives: append, read, commit an offset.
 
 Owns nothing: asks the rooms below on this shard, or the owner's shard over a ring. Read
-owners.py, then polls.py and partitioning.py.
+requests.py and owners.py, then polls.py and partitioning.py.
 """
