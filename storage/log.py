@@ -85,7 +85,7 @@ class PartitionLog:
         self.birth = birth
         self.settings = settings
         self.cipher = cipher
-        self.read_only = False
+        self._read_only = False
         self.recovery = recovery
         self._random_bytes = random_bytes
         self._place = LogDirectory(directory, files, open_files, exists=recovery.has_directory)
@@ -193,6 +193,15 @@ class PartitionLog:
         return tuple(self._sync.unsynced)
 
     @property
+    def read_only(self) -> bool:
+        """Whether nothing is written any more until a restart."""
+        return self._read_only
+
+    def refuse_writes(self) -> None:
+        """Makes the log read-only until a restart: what is in memory must never show on disk."""
+        self._read_only = True
+
+    @property
     def is_synced(self) -> bool:
         """Would a power cut lose nothing of what is written?"""
         return self._sync.is_synced
@@ -233,7 +242,7 @@ class PartitionLog:
 
         The memory must stay untouched until write() has returned or raised.
         """
-        if self.read_only:
+        if self._read_only:
             self._check_writable()
         return self._staged.add(batch, message_count, now_us)
 
@@ -269,7 +278,7 @@ class PartitionLog:
         except CannotSaveMessagesToSegment:
             staged.dropped(self._end)
             raise
-        self._sync.is_synced = False
+        self._sync.note_change()
         self._end = staged.end
         staged.written()
 
@@ -291,7 +300,7 @@ class PartitionLog:
             raise CannotCreateSegmentLogFile(f"{self.directory}: {error}") from error
         self._has_active_files = True
         self._end = self._end._replace(position=form.start, form=form)
-        self._sync.is_synced = False
+        self._sync.note_change()
 
     @property
     def has_directory(self) -> bool:
@@ -307,7 +316,7 @@ class PartitionLog:
         self._place.make(self.birth, for_offsets=False)
 
     def _check_writable(self) -> None:
-        if self.read_only:
+        if self._read_only:
             raise CannotSaveMessagesToSegment(f"{self.directory} is read-only until a restart")
 
     def _write_parts(self, staged: StagedGroup) -> None:
@@ -371,7 +380,7 @@ class PartitionLog:
 
     def plan_sync(self) -> SyncPlan | None:
         """What a sync would have to do now, None when there is nothing."""
-        if self.read_only:
+        if self._read_only:
             raise CannotSyncFile(f"{self.directory} is read-only until a restart")
         if self._sync.is_synced or not self._place.exists:
             return None
@@ -385,7 +394,7 @@ class PartitionLog:
             # The kernel may have dropped the pages it could not write and say so only once. A
             # lack of descriptors is no such thing: nothing was tried, the next sync may do it.
             if error.errno not in OUT_OF_FILES:
-                self.read_only = True
+                self._read_only = True
             raise CannotSyncFile(f"{self.directory}: {error}") from error
 
     def finish_sync(self, plan: SyncPlan) -> None:

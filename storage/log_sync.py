@@ -35,7 +35,16 @@ class LogSync:
         self._synced_point: RecoveryPoint | None = None
         self._saved_point: RecoveryPoint | None = None
         self.unsynced = unsynced  # sealed segments
-        self.is_synced = is_synced
+        self._is_synced = is_synced
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether everything that was written is known to be on the disk."""
+        return self._is_synced
+
+    def note_change(self) -> None:
+        """Notes that something was written since the last plan."""
+        self._is_synced = False
 
     def plan(self, birth: int, end: LogEnd, *, has_active_files: bool) -> SyncPlan:
         """Returns what a sync has to do now. For the loop; the plan is run in a thread."""
@@ -78,7 +87,7 @@ class LogSync:
         self._creations_synced = plan.creations
         self._all_names_synced = self._all_names_synced or bool(plan.directories)
         self._synced_point = plan.point
-        self.is_synced = (
+        self._is_synced = (
             (end.segment, end.position) == (plan.point.segment, plan.point.position)
             and not self.unsynced
             and self._directory.creations == plan.creations

@@ -21,7 +21,6 @@ from borzoi.protocol.errors import (
     BrokerError,
     ConsumerGroupIdNotFound,
     ConsumerGroupMemberNotFound,
-    ShardCommunicationError,
 )
 from borzoi.protocol.responses.consumers import ConsumerGroupMember
 from borzoi.router.pool import MemoryPool
@@ -33,11 +32,11 @@ from borzoi.shards.groups.assignment import (
     adopted,
     assignments_of,
     decode_assignments,
-    encode_assignments,
 )
 from borzoi.shards.groups.claims import Claims
+from borzoi.shards.groups.dispatch import Dispatch
 from borzoi.shards.groups.local_members import LocalMembers
-from borzoi.shards.groups.requests import Assign, Release, Report
+from borzoi.shards.groups.requests import Release, Report
 from borzoi.shards.groups.roster import (
     Member,
     Roster,
@@ -48,6 +47,7 @@ from borzoi.shards.groups.roster import (
     renew,
     settle,
 )
+from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.effects import Effects, GroupRef
 from borzoi.shards.metadata.state import Topic
@@ -55,7 +55,6 @@ from borzoi.shards.partitions.group_cursor import Watch
 from borzoi.shards.ports.owners import Owners
 from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.rings.gather import Gather
-from borzoi.shards.rings.lending import lend
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.rings.requests import Done, ignore
 
@@ -64,7 +63,6 @@ LOG: Final = logging.getLogger(__name__)
 EPOCH_BITS: Final = 40
 """Events of one life of shard 0; its generation stands above them, so epochs only grow."""
 
-RETRY_INTERVAL_S: Final = 0.1
 TRAVEL_TIME_MAX_S: Final = 10.0
 """A socket that has not arrived on its new shard by then is lost."""
 
@@ -90,37 +88,37 @@ class Coordinator:
         self._epoch = generation << EPOCH_BITS
         self._metadata = metadata
         self._owners = owners
-        self._local = local
-        self._peers = peers
-        self._pool = pool
+        self._gather = Gather(peers, pool)
         self._tasks = tasks
         self._revocation_timeout_s = revocation_timeout_s
-        self._check_interval_s = check_interval_s
+        self._checks = Periodic(loop, check_interval_s, self._check)
         self._rosters: dict[GroupRef, Roster] = {}
         self._of_client: dict[int, set[GroupRef]] = {}
         self._adopting = True
         self._in_line: deque[Callable[[], None]] = deque()
-        # Orders that shards have still to get; one is on its way to each shard at a time.
-        self._orders: dict[int, dict[tuple[GroupRef, int], Assignment]] = {}
-        self._telling: dict[int, asyncio.Lock] = {}
+        self._dispatch = Dispatch(owners.shard, local, peers, pool)
 
     # The beginning.
 
     async def adopt(self) -> None:
         """Take over the members that the other shards have, and begin to work."""
         reported: list[tuple[int, Assignment]] = []
+<<<<<<< HEAD
         for shard, data in (await Gather(self._peers, self._pool).reports(Report)).items():
+=======
+        for shard, data in (await self._gather.told(Report)).items():
+>>>>>>> 62aa6e86d4ddbe6ba758552be54ee35c089a3d88
             reported.extend((shard, one) for one in decode_assignments(data))
         for group, roster in adopted(reported, self._metadata.refresh()).items():
             count = self._metadata.state.topic(group.stream_id, group.topic_id).partitions_count
             self._put(group, settle(renew(roster, self._next_epoch()), count, self._next_epoch()))
         if self._rosters:
             LOG.info("adopted %d members of %d groups", len(reported), len(self._rosters))
-        await self._tell_all()
+        await self._dispatch.send()
         self._adopting = False
         while self._in_line:
             self._in_line.popleft()()
-        self._loop.call_later(self._check_interval_s, self._check)
+        self._checks.start()
 
     def when_adopted(self, event: Callable[[], None]) -> None:
         """Events keep their order, also those that come before we know the members."""
@@ -158,7 +156,7 @@ class Coordinator:
             roster = self._rosters.get(group)
             if roster is not None and roster.birth == birth:
                 self._put(group, complete(roster, {partition: ticket}, self._next_epoch()))
-                self._tell_soon()
+                self._send_soon()
 
         self.when_adopted(event)
 
@@ -172,7 +170,7 @@ class Coordinator:
                     self._depart(group, roster, there)
                 else:
                     self._ask_again(group, roster, shard)
-            self._tell_soon()
+            self._send_soon()
 
         self.when_adopted(event)
 
@@ -189,7 +187,7 @@ class Coordinator:
             if group[:2] in resized and (topic := self._topic(group)) is not None:
                 count = topic.partitions_count
                 self._put(group, settle(roster, count, self._next_epoch()))
-        self._tell_soon()
+        self._send_soon()
 
     # Questions.
 
@@ -228,7 +226,7 @@ class Coordinator:
             self._put(group, roster)
             known = None
         if known is not None:
-            self._finish(self._tell_all(), done)
+            self._finish(self._dispatch.send(), done)
             return
         epoch = self._next_epoch()
         now = self._loop.time()
@@ -248,7 +246,7 @@ class Coordinator:
             done(ConsumerGroupMemberNotFound.status)
             return
         self._depart(group, roster, [client_id])
-        self._finish(self._tell_all(), done)
+        self._finish(self._dispatch.send(), done)
 
     def _gone(self, client_id: int, shard: int) -> None:
         for group in list(self._of_client.get(client_id, ())):
@@ -257,7 +255,7 @@ class Coordinator:
             # Another shard's: a session of the same address that was faster than this news.
             if member is not None and member.shard == shard:
                 self._depart(group, roster, [client_id])
-        self._tell_soon()
+        self._send_soon()
 
     def _place(self, client_id: int, shard: int, travelling_since: float | None) -> None:
         for group in self._of_client.get(client_id, ()):
@@ -274,8 +272,8 @@ class Coordinator:
             self._join(group, birth, client_id, shard, ignore)
             return
         roster = self._rosters[group] = place(roster, client_id, shard, None)
-        self._order(shard, assignments_of(group, roster)[client_id])
-        self._tell_soon()
+        self._dispatch.note(shard, assignments_of(group, roster)[client_id])
+        self._send_soon()
 
     def _depart(self, group: GroupRef, roster: Roster, client_ids: Iterable[int]) -> None:
         topic = self._topic(group)
@@ -299,13 +297,13 @@ class Coordinator:
             ):
                 member = roster.find(client_id)
                 assert member is not None
-                self._order(member.shard, assignment)
+                self._dispatch.note(member.shard, assignment)
         for client_id in previous:
             assert before is not None
             member = before.find(client_id)
             assert member is not None
             nothing = Assignment(group, roster.birth, client_id, NO_MEMBER, roster.generation)
-            self._order(member.shard, nothing)
+            self._dispatch.note(member.shard, nothing)
 
     def _index(self, group: GroupRef, before: Roster | None, after: Roster | None) -> None:
         for member in _members(before):
@@ -353,7 +351,7 @@ class Coordinator:
         now = self._rosters.get(group)
         if released and now is not None and now.birth == roster.birth:
             self._put(group, complete(now, released, self._next_epoch()))
-        await self._tell_all()
+        await self._dispatch.send()
 
     def _ask_again(self, group: GroupRef, roster: Roster, shard: int | None = None) -> None:
         """Repeat the question about what waits, with force where the time is over."""
@@ -394,42 +392,13 @@ class Coordinator:
             ]
             if lost:
                 self._depart(group, roster, lost)
-                self._tell_soon()
+                self._send_soon()
             else:
                 self._ask_again(group, roster)
-        self._loop.call_later(self._check_interval_s, self._check)
 
-    # Telling.
-
-    def _order(self, shard: int, assignment: Assignment) -> None:
-        key = assignment.group, assignment.client_id
-        self._orders.setdefault(shard, {})[key] = assignment
-
-    def _tell_soon(self) -> None:
-        if self._orders:
-            self._tasks.start(self._tell_all())
-
-    async def _tell_all(self) -> None:
-        """Until every shard has the orders that are noted now."""
-        shards = {*self._orders, *self._telling}
-        await asyncio.gather(*(self._tell(shard) for shard in shards))
-
-    async def _tell(self, shard: int) -> None:
-        # A caller waits for the lock: orders that another call is sending must arrive, too.
-        async with self._telling.setdefault(shard, asyncio.Lock()):
-            while orders := self._orders.pop(shard, None):
-                if shard == self._owners.shard:
-                    self._local.put(orders.values())
-                    continue
-                try:
-                    data = encode_assignments(list(orders.values()))
-                    await lend(self._peers, self._pool, shard, Assign, data)
-                except ShardCommunicationError as error:
-                    LOG.warning(
-                        "shard %d gets the assignments of its members later: %s", shard, error
-                    )
-                    self._orders[shard] = orders | self._orders.get(shard, {})
-                    await asyncio.sleep(RETRY_INTERVAL_S)
+    def _send_soon(self) -> None:
+        if self._dispatch.is_due:
+            self._tasks.start(self._dispatch.send())
 
     def _finish(self, work: Coroutine[Any, Any, None], done: Done) -> None:
         async def run() -> None:

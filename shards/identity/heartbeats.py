@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from borzoi.shards.identity.clients import Clients, Connected
+from borzoi.shards.loop.periodic import Periodic
 
 SILENT_INTERVALS_MAX: Final = 1.2
 
@@ -30,24 +31,19 @@ class Heartbeats:
         on_evicted: Callable[[Connected], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._loop = loop
         self._clients = clients
         self._interval_s = interval_s
         self._on_evicted = on_evicted
         self._clock = clock
-        self._next_scan = 0.0
+        # Scans stay on their grid; those that a stalled loop has missed are not made up for.
+        self._scans = Periodic(loop, interval_s, self._scan, on_grid=True)
 
     def start(self) -> None:
         """Scan every interval from now on; the first time when one has passed."""
-        self._next_scan = self._loop.time() + self._interval_s
-        self._loop.call_at(self._next_scan, self._scan)
+        self._scans.start()
 
     def _scan(self) -> None:
         silent_since = self._clock() - SILENT_INTERVALS_MAX * self._interval_s
         for session in self._clients.silent(silent_since):
             self._clients.evict(session)
             self._on_evicted(session)
-        # Scans stay on their grid; those that a stalled loop has missed are not made up for.
-        while self._next_scan <= self._loop.time():
-            self._next_scan += self._interval_s
-        self._loop.call_at(self._next_scan, self._scan)

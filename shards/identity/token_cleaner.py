@@ -11,6 +11,7 @@ from typing import Final
 from borzoi.protocol.errors import BrokerError
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.loop.clock import BrokerClock
+from borzoi.shards.loop.periodic import PeriodicTask
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.commands import DeleteExpiredTokens
 from borzoi.shards.metadata.state import ROOT_USER_ID, State
@@ -29,28 +30,21 @@ class TokenCleaner:
         tasks: Tasks,
         interval_s: float,
     ) -> None:
-        self._loop = loop
         self._metadata = metadata
         self._clock = clock
-        self._tasks = tasks
-        self._interval_s = interval_s
+        self._looks = PeriodicTask(loop, interval_s, self._look, tasks)
 
     def start(self) -> None:
         """The first look is one interval from now."""
-        self._loop.call_later(self._interval_s, self._look)
+        self._looks.start()
 
-    def _look(self) -> None:
-        if has_expired_tokens(self._metadata.refresh(), self._clock.now_us()):
-            self._tasks.start(self._clean())
-        else:
-            self.start()
-
-    async def _clean(self) -> None:
+    async def _look(self) -> None:
+        if not has_expired_tokens(self._metadata.refresh(), self._clock.now_us()):
+            return
         try:
             await self._metadata.change(DeleteExpiredTokens(), ROOT_USER_ID)
         except BrokerError as error:
             LOG.warning("expired tokens are still listed: %s", error)
-        self.start()
 
 
 def has_expired_tokens(state: State, now_us: int) -> bool:

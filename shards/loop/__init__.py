@@ -1,4 +1,4 @@
-"""Small helpers of the event loop: tasks, the clock, fair turns, pace.
+"""Small helpers of the event loop: tasks, rounds at intervals, the clock, turns, pace.
 
 Owns no state of the broker.
 """

@@ -28,6 +28,7 @@ from borzoi.protocol.errors import (
     CannotSaveMessagesToSegment,
     PartitionNotFound,
 )
+from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.message_ids import RANDOM_IDS
@@ -115,8 +116,8 @@ class Deduplication:
 
     def keep_trimmed(self, partitions: Iterable[OwnedPartition]) -> None:
         """Trim now and from time to time; `partitions` is looked through each time."""
-        self.forget_expired(partitions)
-        self._loop.call_later(TRIM_INTERVAL_S, lambda: self.keep_trimmed(partitions))
+        trims = Periodic(self._loop, TRIM_INTERVAL_S, lambda: self.forget_expired(partitions))
+        trims.start_at_once()
 
     def forget_expired(self, partitions: Iterable[OwnedPartition]) -> None:
         """Give back the memory of windows that nobody appended to for a while."""

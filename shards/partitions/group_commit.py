@@ -243,7 +243,7 @@ class GroupCommit:
             status = CannotSyncFile.status
             if self._durability is Durability.FSYNC:
                 # Those who wait are told that nothing was appended: it must never show.
-                partition.log.read_only = True
+                partition.log.refuse_writes()
             until = "it is read-only until restart" if partition.log.read_only else "tried again"
             LOG.error("partition %s did not reach the disk, %s: %s", partition.target, until, error)
             self.faults.note(Written.SYNC, error)

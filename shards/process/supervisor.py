@@ -36,6 +36,7 @@ from borzoi.shards.host.cpus import Placement, read_numa_topology, resolve_cpus
 from borzoi.shards.host.file_limits import raise_file_limit
 from borzoi.shards.host.memory import granted_memory, memory_budget_per_shard
 from borzoi.shards.identity.root_account import GENERATED_PREFIX, ROOT_PASSWORD_FILE, RootAccount
+from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.nursery.link import Nursery, NurseryFailed, reap_orphans, take_in_orphans
 from borzoi.shards.nursery.process import NurseryProcess
 from borzoi.shards.nursery.spawning import Bound, Spawner, WorkerProcess
@@ -160,7 +161,7 @@ class Supervisor:
         if booting.done():
             booting.result()
             self._watch_due_at = self._loop.time()
-            self._watch_heartbeats()
+            Periodic(self._loop, WATCH_INTERVAL_S, self._watch_heartbeats).start_at_once()
             await stopping
         else:
             booting.cancel()
@@ -356,7 +357,6 @@ class Supervisor:
         now = time.monotonic_ns()
         late_s = self._loop.time() - self._watch_due_at
         self._watch_due_at = self._loop.time() + WATCH_INTERVAL_S
-        self._loop.call_later(WATCH_INTERVAL_S, self._watch_heartbeats)
         self._reap_orphans()
         if late_s > WATCH_LATE_MAX_S:
             # We did not move either: the whole broker was paused. Give the workers their turn.

@@ -18,6 +18,7 @@ from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import BrokerError, CannotDecryptData, CannotReadFile
+from borzoi.shards.loop.periodic import Periodic
 from borzoi.shares import Line, user_taker
 from borzoi.storage.compressed_file import Replaced
 from borzoi.storage.copy_memory import Copy, CopyMemory
@@ -79,7 +80,7 @@ class WarmReads:
         self._memory = memory
         # At most one for each connection of this shard, and for each poll of a peer.
         self._waiting: Line[Waiting] = Line(memory.shares)
-        self._will_look = False
+        self._looks = Periodic(loop, ROOM_INTERVAL_S, self._look_for_room)
 
     def read(
         self,
@@ -196,18 +197,12 @@ class WarmReads:
         self._start_what_fits()
         if self._waiting:
             self._memory.shares.note_wait(taker, size)
-            self._look_again_soon()
-
-    def _look_again_soon(self) -> None:
-        if not self._will_look:
-            self._will_look = True
-            self._loop.call_later(ROOM_INTERVAL_S, self._look_for_room)
+            self._looks.start()
 
     def _look_for_room(self) -> None:
-        self._will_look = False
         self._start_what_fits()
-        if self._waiting:
-            self._look_again_soon()
+        if not self._waiting:
+            self._looks.stop()
 
     def _start_what_fits(self) -> None:
         while (found := self._next_that_fits()) is not None:

@@ -25,6 +25,7 @@ from borzoi.router.link import Link
 from borzoi.router.ring import DRAIN_MAX, RING_SLOTS
 from borzoi.router.wake import Wake
 from borzoi.shards.faults.in_work import NOTHING, OF_PEER, REQUEST, WHERE_BITS, WHERE_MASK
+from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.rings.requests import DeathRule, Done, Request, Serve, ignore
 
 ABANDONED: Final = -1
@@ -105,7 +106,7 @@ class Peers:
         self._in_work = own_control.in_work
         self._pushed: set[int] = set()
         self._drain_scheduled = False
-        self._away_timer: asyncio.TimerHandle | None = None
+        self._away_checks = Periodic(loop, AWAY_CHECK_INTERVAL_S, self._check_away)
 
     def shards(self) -> list[int]:
         """The numbers of the other shards."""
@@ -129,8 +130,7 @@ class Peers:
     def stop(self) -> None:
         """Stop listening; nothing is answered any more."""
         self._loop.remove_reader(self._own_wake.fd)
-        if self._away_timer is not None:
-            self._away_timer.cancel()
+        self._away_checks.stop()
 
     def add(self, control: SharedControl, arena: PeerArena, wake: Wake) -> None:
         """Know a peer for the first time."""
@@ -139,7 +139,7 @@ class Peers:
         if control.last_beat() == 0:
             # Not born yet. It may lie in a back-off, so it is not waited for without an end.
             peer.away_since = self._loop.time()
-            self._watch_away()
+            self._away_checks.start()
         self._peers[control.shard] = peer
 
     def replace(self, control: SharedControl, arena: PeerArena) -> None:
@@ -174,7 +174,7 @@ class Peers:
                 self._send(peer, entry)
             else:
                 entry.end(_status_after_death(rule))
-        self._watch_away()
+        self._away_checks.start()
 
     def ask(self, shard: int, request: Request, done: Done, buffer: Buffer | None = None) -> None:
         """Send a request; `done` is called exactly once. `buffer` is held until then."""
@@ -280,18 +280,13 @@ class Peers:
         serve(peer.shard, request, lent, answer)
         self._in_work[OF_PEER] = NOTHING
 
-    def _watch_away(self) -> None:
-        if self._away_timer is None:
-            self._away_timer = self._loop.call_later(AWAY_CHECK_INTERVAL_S, self._check_away)
-
     def _check_away(self) -> None:
         """Give up on what waits too long for a successor; the buffers stay lent."""
-        self._away_timer = None
         now = self._loop.time()
-        for peer in self._peers.values():
-            if not peer.is_away():
-                continue
-            self._watch_away()
+        away = [peer for peer in self._peers.values() if peer.is_away()]
+        if not away:
+            self._away_checks.stop()
+        for peer in away:
             while peer.waiting and now - peer.waiting[0].since > self._request_timeout_s:
                 entry = peer.waiting.popleft()
                 entry.end(_status_after_death(entry.request.rule()))

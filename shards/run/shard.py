@@ -85,7 +85,7 @@ from borzoi.storage.retention import Protection
 LOG: Final = logging.getLogger(__name__)
 
 
-class Periodic(Protocol):
+class RepeatedWork(Protocol):
     """Something that comes again and again once it was started."""
 
     def start(self) -> None:
@@ -352,10 +352,10 @@ class Shard:
             self._http_counts,
         )
 
-    def periodic_work(self) -> list[Periodic]:
+    def periodic_work(self) -> list[RepeatedWork]:
         """What is done now and then as long as the shard serves, if it is wanted."""
         config = self._config
-        work: list[Periodic] = []
+        work: list[RepeatedWork] = []
         if config.heartbeat.enabled:
             interval_s = seconds(config.heartbeat.interval)
             work.append(Heartbeats(self._loop, self._clients, interval_s, self._client_evicted))

@@ -28,6 +28,7 @@ from borzoi.shards.changes.writing import METADATA_SHARD
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.directory.log_lines import LineHandler
 from borzoi.shards.doors.listener import check_port_is_free
+from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata_log.follower import MetadataCopy, open_copy
 from borzoi.shards.metadata_log.writer import MetadataWriter
@@ -224,11 +225,11 @@ class Worker:
     # Serving.
 
     def _start_periodic_work(self) -> None:
-        self._loop.call_later(TICK_S, self._tick)
-        self._loop.call_later(LET_GO_INTERVAL_S, self._let_go_of_deleted)
+        Periodic(self._loop, TICK_S, self._tick).start()
+        Periodic(self._loop, LET_GO_INTERVAL_S, self._storage.readers.let_go_of_deleted).start()
         saver = self._config.message_saver
         if saver.enabled:
-            self._loop.call_later(seconds(saver.interval), self._save)
+            Periodic(self._loop, seconds(saver.interval), self._save).start()
         if self._storage.deduplication is not None:
             self._storage.deduplication.keep_trimmed(self._storage.partitions)
         for work in self._shard.periodic_work():
@@ -238,16 +239,10 @@ class Worker:
         self._memory.control.beat(time.monotonic_ns())
         self._shard.listener.check_deadlines()
         self._memory.pool.trim(IDLE_POOL_BYTES_MAX)
-        self._loop.call_later(TICK_S, self._tick)
-
-    def _let_go_of_deleted(self) -> None:
-        self._storage.readers.let_go_of_deleted()
-        self._loop.call_later(LET_GO_INTERVAL_S, self._let_go_of_deleted)
 
     def _save(self) -> None:
         self._storage.save()
         self._log_handler.sweep()
-        self._loop.call_later(seconds(self._config.message_saver.interval), self._save)
 
     def _carry_out(self, order: Order, fds: list[int]) -> None:
         """What the supervisor may order at any time."""

@@ -34,6 +34,7 @@ from typing import Final, NamedTuple
 from borzoi.router.target import Target
 from borzoi.shards.config.schema import Compression
 from borzoi.shards.lifecycle.deleting import TRASH_PREFIX
+from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.metadata.state import Topic
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.upkeep.compression_backlog import Backlog, Place, Waiting, place_of
@@ -148,15 +149,18 @@ class Compressing:
         self._running = False
         self._goes_on = False
         self._stopped = False
+        self._looks = Periodic(loop, LOOK_AGAIN_S, self._look)
 
     def start(self) -> None:
         """Look at all partitions, now and again and again."""
-        if self._stopped:
-            return
+        if not self._stopped:
+            self._look()
+            self._looks.start()
+
+    def _look(self) -> None:
         partitions = self._partitions()
         self._backlog.look_again()
         self._waiting.update(dict.fromkeys(partitions))
-        self._loop.call_later(LOOK_AGAIN_S, self.start)
         self._next()
         self._backlog.forget_ended({partition.target for partition in partitions})
         self._measure(iter(partitions), [])
@@ -187,6 +191,7 @@ class Compressing:
     def stop(self) -> None:
         """Begin nothing any more; what runs ends after the block it is at."""
         self._stopped = True
+        self._looks.stop()
         self._waiting.clear()
 
     def _next(self) -> None:

@@ -18,6 +18,7 @@ from borzoi.protocol.errors import BrokerError
 from borzoi.router.placement import unpack_namespace
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.lifecycle.deleting import Deleting
+from borzoi.shards.loop.periodic import PeriodicTask
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.state import Topic
 from borzoi.shards.partitions.owned import Partitions
@@ -58,25 +59,22 @@ class Cleaner:
         interval_s: float,
         protection: Protection,
     ) -> None:
-        self._loop = loop
-        self._tasks = tasks
         self._metadata = metadata
         self._partitions = partitions
         self._deleting = deleting
         self._owners = owners
         self._describer = describer
         self._now_us = now_us
-        self._interval_s = interval_s
         self._protection = protection
+        self._rounds = PeriodicTask(loop, interval_s, self._round, tasks)
 
     def start(self) -> None:
         """Begin with the first interval; a round never overlaps the next."""
-        self._loop.call_later(self._interval_s, lambda: self._tasks.start(self._round()))
+        self._rounds.start()
 
     async def _round(self) -> None:
         await self.delete_expired()
         await self.limit_sizes()
-        self.start()
 
     async def delete_expired(self) -> None:
         """Delete what is too old in the partitions of this shard."""
