@@ -1,18 +1,18 @@
 """Whatever a user types is looked at before it becomes bytes.
 
-A command is checked field by field; what a field may hold follows from its name, the same in
-all commands. Errors say which field, what was found and what is needed, and never repeat a
+A command is checked field by field; what a field may hold follows from the kind by which it
+travels. Errors say which field, what was found and what is needed, and never repeat a
 password. Limits that are the server's to choose, such as how many partitions a topic may have,
 are left to the server.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from types import NoneType
-from typing import Any, Final, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_type_hints
 
+from borzoi.protocol.classic import ROWS
 from borzoi.protocol.commands import Command, SendMessages
-from borzoi.protocol.commands.topics import COMPRESSION_MAX, COMPRESSION_MIN
+from borzoi.protocol.commands.topics import COMPRESSION_MAX, COMPRESSION_MIN, compression
 from borzoi.protocol.identifiers import (
     NAME_SIZE_MAX,
     U32_MAX,
@@ -23,8 +23,18 @@ from borzoi.protocol.identifiers import (
     Partitioning,
     PollingStrategy,
 )
-
-U8_MAX: Final = 0xFF
+from borzoi.protocol.kinds import (
+    CONSUMER,
+    IDENTIFIER,
+    PARTITION,
+    STRATEGY,
+    Composed,
+    Number,
+    described,
+    name8,
+    text32,
+)
+from borzoi.protocol.layout import fields_of
 
 
 class InvalidArgument(ValueError):
@@ -100,16 +110,8 @@ def _check_strategy(what: str, strategy: PollingStrategy) -> None:
     check_number(f"{what} {strategy.kind.name}", strategy.value, U64_MAX)
 
 
-def _check_u8(what: str, number: int) -> None:
-    check_number(what, number, U8_MAX)
-
-
 def _check_u32(what: str, number: int) -> None:
     check_number(what, number, U32_MAX)
-
-
-def _check_u64(what: str, number: int) -> None:
-    check_number(what, number, U64_MAX)
 
 
 def _check_long_text(what: str, text: str) -> None:
@@ -120,24 +122,14 @@ def _check_compression(what: str, code: int) -> None:
     check_number(what, code, COMPRESSION_MAX, COMPRESSION_MIN)
 
 
-def _accept(_what: str, _value: object) -> None:
-    """For enumerations and permissions: their types leave nothing to check."""
-
-
-FIELD_CHECKS: Final[Mapping[str, Check]] = {
-    **dict.fromkeys(("stream", "topic", "group", "user"), check_identifier),
-    **dict.fromkeys(("name", "username", "token"), check_text),
-    **dict.fromkeys(("password", "current_password", "new_password"), check_text),
-    **dict.fromkeys(("version", "context"), _check_long_text),
-    **dict.fromkeys(("partition_id", "partitions_count", "segments_count"), _check_u32),
-    **dict.fromkeys(("client_id", "count"), _check_u32),
-    **dict.fromkeys(("message_expiry", "max_topic_size", "offset", "expiry"), _check_u64),
-    **dict.fromkeys(("auto_commit", "fsync"), _accept),
-    **dict.fromkeys(("status", "permissions", "compression", "types"), _accept),
-    "compression_algorithm": _check_compression,
-    "replication_factor": _check_u8,
-    "consumer": _check_consumer,
-    "strategy": _check_strategy,
+CHECKS: Final[Mapping[Any, Check]] = {
+    IDENTIFIER: check_identifier,
+    CONSUMER: _check_consumer,
+    STRATEGY: _check_strategy,
+    PARTITION: _check_u32,
+    described(name8): check_text,
+    described(text32): _check_long_text,
+    described(compression): _check_compression,
 }
 
 
@@ -147,16 +139,24 @@ class _FieldCheck(NamedTuple):
     is_optional: bool
 
 
+def _check_of(kind: Any) -> Check | None:
+    """None for truth values, enumerations and permissions: their types leave nothing to check."""
+    if isinstance(kind, Number) and kind.load is None:
+        largest = 256**kind.size_min - 1
+        return lambda what, number: check_number(what, number, largest)
+    return CHECKS.get(kind.item if isinstance(kind, Composed) else kind)
+
+
 def _checks_of(command: Any) -> tuple[_FieldCheck, ...]:
+    types = get_type_hints(command)
     return tuple(
-        _FieldCheck(field.name, FIELD_CHECKS[field.name], NoneType in get_args(field.type))
-        for field in fields(command)
+        _FieldCheck(name, check, NoneType in get_args(types[name]))
+        for name, kind in fields_of(command).items()
+        if (check := _check_of(kind))
     )
 
 
-# Made once, so that a field without a check is noticed here and not by a user.
+# Made once; a batch is checked where it is prepared.
 _COMMAND_CHECKS: Final[Mapping[type, tuple[_FieldCheck, ...]]] = {
-    command: _checks_of(command)
-    for command in get_args(Command)
-    if command is not SendMessages  # a batch is checked where it is prepared
+    row.command: _checks_of(row.command) for row in ROWS.values() if row.command is not SendMessages
 }

@@ -28,8 +28,8 @@ class Generation:
 
 CLASSIC: Final = Generation(
     name="classic",
-    requests={code: codec.decode for code, codec in CODECS.items()},
-    replies={code: codec.encode_reply for code, codec in CODECS.items()},
+    requests={code: codec.request.decode for code, codec in CODECS.items()},
+    replies={code: codec.answer.encode for code, codec in CODECS.items()},
 )
 
 GENERATIONS: Final[Mapping[str, Generation]] = {CLASSIC.name: CLASSIC}
@@ -51,9 +51,9 @@ def code_of(command: Command) -> Code:
 
 def encode_command(command: Command) -> bytes:
     """The payload of a request; framing.encode_request() puts the code in front of it."""
-    return CODECS[code_of(command)].encode(command)
+    return CODECS[code_of(command)].request.encode(command)
 
 
 def decode_reply(code: int, payload: memoryview) -> Any:
     """The value of a success payload; None where the command has none or found nothing."""
-    return CODECS[code].decode_reply(payload)
+    return CODECS[code].answer.decode(payload)

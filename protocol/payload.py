@@ -1,16 +1,15 @@
 """The small pieces that payloads are made of: numbers, texts, identifiers, optional partitions.
 
-PayloadReader walks over a memoryview that somebody else owns and copies only what becomes a
-value. Whatever is cut short, is not UTF-8 or carries an unknown discriminant is InvalidCommand;
-whatever can be read but breaks a rule of its layout is InvalidFormat. Bytes behind the last
-piece are nobody's business: old and foreign clients send some.
+PayloadReader walks over a memoryview that its caller owns and copies only what becomes a value.
+What is cut short, is not UTF-8 or carries an unknown discriminant is InvalidCommand. What can be
+read but breaks a rule of its layout is InvalidFormat. Bytes behind the last piece are ignored:
+old and foreign clients send some.
 
 The pack_ functions are the other direction and produce what the reader accepts.
 """
 
 import struct
-from enum import IntEnum
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from borzoi.protocol.errors import (
     InvalidCommand,
@@ -32,10 +31,8 @@ from borzoi.protocol.identifiers import (
     StrategyKind,
 )
 
-U16: Final = struct.Struct("<H")
 U32: Final = struct.Struct("<I")
 U64: Final = struct.Struct("<Q")
-F32: Final = struct.Struct("<f")
 
 # Identifier: kind u8 | length u8 | value
 NUMERIC: Final = 1
@@ -52,81 +49,58 @@ PRESENT: Final = 1
 OPTIONAL_PARTITION: Final = struct.Struct("<BI")  # flag, then the partition or 0
 STRATEGY: Final = struct.Struct("<BQ")  # kind, then an offset, a time or 0
 
-Enumeration = TypeVar("Enumeration", bound=IntEnum)
-
 
 class PayloadReader:
-    """A cursor over one payload. Every read moves it; a read that does not fit raises."""
+    """A cursor over one payload: `at` moves with every read; one that does not fit raises."""
 
-    __slots__ = ("_at", "_view")
+    __slots__ = ("at", "end", "view")
 
     def __init__(self, payload: memoryview) -> None:
-        self._view = payload
-        self._at = 0
-
-    @property
-    def at(self) -> int:
-        return self._at
+        self.view = payload
+        self.at = 0
+        self.end = len(payload)
 
     @property
     def remaining(self) -> int:
-        return len(self._view) - self._at
+        return self.end - self.at
 
     def require(self, size: int) -> None:
         """Raise unless `size` more bytes are there; the cursor stays where it is."""
-        if self._at + size > len(self._view):
-            raise InvalidCommand("the payload is cut short")
+        if self.at + size > self.end:
+            raise cut_short()
 
     def take(self, size: int) -> memoryview:
         """The next `size` bytes, not copied."""
-        self.require(size)
-        start = self._at
-        self._at = start + size
-        return self._view[start : self._at]
+        start = self.at
+        end = start + size
+        if end > self.end:
+            raise cut_short()
+        self.at = end
+        return self.view[start:end]
 
-    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        """All fields of a layout that consists of whole numbers."""
-        start = self._at
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """All fields of a layout."""
+        start = self.at
         end = start + layout.size
-        if end > len(self._view):
-            raise InvalidCommand("the payload is cut short")
-        self._at = end
-        return layout.unpack_from(self._view, start)
+        if end > self.end:
+            raise cut_short()
+        self.at = end
+        return layout.unpack_from(self.view, start)
 
     def u8(self) -> int:
-        start = self._at
-        if start >= len(self._view):
-            raise InvalidCommand("the payload is cut short")
-        self._at = start + 1
-        return self._view[start]
-
-    def u16(self) -> int:
-        return self.unpack(U16)[0]
+        start = self.at
+        if start >= self.end:
+            raise cut_short()
+        self.at = start + 1
+        return self.view[start]
 
     def u32(self) -> int:
-        return self.unpack(U32)[0]
-
-    def u64(self) -> int:
-        return self.unpack(U64)[0]
-
-    def f32(self) -> float:
-        value: float = F32.unpack(self.take(F32.size))[0]
-        return value
-
-    def boolean(self) -> bool:
-        """Any byte but zero is true."""
-        return self.u8() != 0
+        number: int = self.unpack(U32)[0]
+        return number
 
     def flag(self) -> bool:
         """Is an optional part present? Only 1 says so."""
         return self.u8() == PRESENT
-
-    def enumeration(self, kind: type[Enumeration]) -> Enumeration:
-        number = self.u8()
-        try:
-            return kind(number)
-        except ValueError:
-            raise InvalidCommand(f"{number} is no {kind.__name__}") from None
 
     def text(self, size: int) -> str:
         try:
@@ -136,10 +110,20 @@ class PayloadReader:
 
     def str8(self) -> str:
         """A text of 1 to 255 bytes."""
-        size = self.u8()
+        # Written out: answers have thousands of names.
+        start = self.at + 1
+        if start > self.end:
+            raise cut_short()
+        size = self.view[start - 1]
         if size == 0:
             raise InvalidFormat("a text that must not be empty is empty")
-        return self.text(size)
+        self.at = end = start + size
+        if end > self.end:
+            raise cut_short()
+        try:
+            return str(self.view[start:end], "utf-8")
+        except UnicodeDecodeError:
+            raise InvalidCommand("a text is not UTF-8") from None
 
     def str32(self) -> str:
         """A text of any length, possibly empty."""
@@ -159,7 +143,12 @@ class PayloadReader:
         raise InvalidCommand(f"identifier kind {kind}")
 
     def consumer(self) -> Consumer:
-        return Consumer(self.enumeration(ConsumerKind), self.identifier())
+        number = self.u8()
+        try:
+            kind = ConsumerKind(number)
+        except ValueError:
+            raise InvalidCommand(f"{number} is no ConsumerKind") from None
+        return Consumer(kind, self.identifier())
 
     def optional_partition(self) -> int | None:
         flag, partition_id = self.unpack(OPTIONAL_PARTITION)
@@ -171,6 +160,10 @@ class PayloadReader:
             return PollingStrategy(StrategyKind(number), value)
         except ValueError:
             raise InvalidCommand(f"polling strategy {number}") from None
+
+
+def cut_short() -> InvalidCommand:
+    return InvalidCommand("the payload is cut short")
 
 
 def pack_str8(text: str) -> bytes:

@@ -32,6 +32,8 @@ class UserStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GlobalPermissions:
+    """Rights on everything."""
+
     manage_servers: bool = False
     read_servers: bool = False
     manage_users: bool = False
@@ -46,6 +48,8 @@ class GlobalPermissions:
 
 @dataclass(frozen=True, slots=True)
 class TopicPermissions:
+    """Rights on one topic."""
+
     manage_topic: bool = False
     read_topic: bool = False
     poll_messages: bool = False
@@ -54,6 +58,8 @@ class TopicPermissions:
 
 @dataclass(frozen=True, slots=True)
 class StreamPermissions:
+    """Rights on one stream, and on single topics of it by id."""
+
     manage_stream: bool = False
     read_stream: bool = False
     manage_topics: bool = False

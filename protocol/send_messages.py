@@ -103,6 +103,11 @@ def encode_prepared_messages(
     return b"".join((U32.pack(len(metadata)), metadata, batch.index_and_messages))
 
 
+def encode_sent_messages(command: SendMessages) -> bytes:
+    batch = prepare_batch(command.batch, command.message_count)
+    return encode_prepared_messages(command.stream, command.topic, command.partitioning, batch)
+
+
 def encode_send_messages(
     stream: Identifier,
     topic: Identifier,

@@ -1,7 +1,9 @@
-"""Every request as a value: one frozen dataclass per command, with its two codecs beside it.
+"""Every request as a value: one frozen dataclass per command, its fields in the order of the wire.
 
 Gathered here so that handlers and clients can import any of them from one place.
 """
+
+# ruff: noqa: F401  (gathered for others)
 
 from typing import TypeAlias
 
@@ -13,15 +15,13 @@ from borzoi.protocol.commands.groups import (
     JoinConsumerGroup,
     LeaveConsumerGroup,
 )
-from borzoi.protocol.commands.messages import (
-    FlushUnsavedBuffer,
-    PollMessages,
-)
+from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages
 from borzoi.protocol.commands.offsets import (
     DeleteConsumerOffset,
     GetConsumerOffset,
     StoreConsumerOffset,
 )
+from borzoi.protocol.commands.request import Request
 from borzoi.protocol.commands.sessions import (
     CreatePersonalAccessToken,
     DeletePersonalAccessToken,
@@ -71,105 +71,4 @@ from borzoi.protocol.commands.users import (
 )
 from borzoi.protocol.send_messages import SendMessages
 
-Command: TypeAlias = (
-    Ping
-    | GetStats
-    | GetSnapshot
-    | GetClusterMetadata
-    | GetMe
-    | GetClient
-    | GetClients
-    | GetUser
-    | GetUsers
-    | CreateUser
-    | DeleteUser
-    | UpdateUser
-    | UpdatePermissions
-    | ChangePassword
-    | LoginUser
-    | LogoutUser
-    | GetPersonalAccessTokens
-    | CreatePersonalAccessToken
-    | DeletePersonalAccessToken
-    | LoginWithPersonalAccessToken
-    | PollMessages
-    | SendMessages
-    | FlushUnsavedBuffer
-    | GetConsumerOffset
-    | StoreConsumerOffset
-    | DeleteConsumerOffset
-    | GetStream
-    | GetStreams
-    | CreateStream
-    | DeleteStream
-    | UpdateStream
-    | PurgeStream
-    | GetTopic
-    | GetTopics
-    | CreateTopic
-    | DeleteTopic
-    | UpdateTopic
-    | PurgeTopic
-    | CreatePartitions
-    | DeletePartitions
-    | DeleteSegments
-    | GetConsumerGroup
-    | GetConsumerGroups
-    | CreateConsumerGroup
-    | DeleteConsumerGroup
-    | JoinConsumerGroup
-    | LeaveConsumerGroup
-)
-
-__all__ = [
-    "ChangePassword",
-    "Command",
-    "CreateConsumerGroup",
-    "CreatePartitions",
-    "CreatePersonalAccessToken",
-    "CreateStream",
-    "CreateTopic",
-    "CreateUser",
-    "DeleteConsumerGroup",
-    "DeleteConsumerOffset",
-    "DeletePartitions",
-    "DeletePersonalAccessToken",
-    "DeleteSegments",
-    "DeleteStream",
-    "DeleteTopic",
-    "DeleteUser",
-    "FlushUnsavedBuffer",
-    "GetClient",
-    "GetClients",
-    "GetClusterMetadata",
-    "GetConsumerGroup",
-    "GetConsumerGroups",
-    "GetConsumerOffset",
-    "GetMe",
-    "GetPersonalAccessTokens",
-    "GetSnapshot",
-    "GetStats",
-    "GetStream",
-    "GetStreams",
-    "GetTopic",
-    "GetTopics",
-    "GetUser",
-    "GetUsers",
-    "JoinConsumerGroup",
-    "LeaveConsumerGroup",
-    "LoginUser",
-    "LoginWithPersonalAccessToken",
-    "LogoutUser",
-    "Ping",
-    "PollMessages",
-    "PurgeStream",
-    "PurgeTopic",
-    "SendMessages",
-    "SnapshotCompression",
-    "SnapshotType",
-    "StoreConsumerOffset",
-    "UpdatePermissions",
-    "UpdateStream",
-    "UpdateTopic",
-    "UpdateUser",
-]
+Command: TypeAlias = Request | SendMessages

@@ -5,78 +5,29 @@ FLUSH_UNSAVED_BUFFER writes what a partition still holds in memory.
 
 from dataclasses import dataclass
 
+from borzoi.protocol.commands.request import Request
 from borzoi.protocol.identifiers import Consumer, Identifier, PollingStrategy
-from borzoi.protocol.payload import (
-    U32,
-    PayloadReader,
-    pack_consumer,
-    pack_identifiers,
-    pack_optional_partition,
-    pack_strategy,
-)
+from borzoi.protocol.kinds import id32, partition, u32
 
 
 @dataclass(frozen=True, slots=True)
-class PollMessages:
+class PollMessages(Request):
     """Read messages; with auto_commit the last one returned is committed at once."""
 
     consumer: Consumer
     stream: Identifier
     topic: Identifier
-    partition_id: int | None
+    partition_id: partition
     strategy: PollingStrategy
-    count: int
+    count: u32
     auto_commit: bool
 
 
-def decode_poll_messages(payload: memoryview) -> PollMessages:
-    reader = PayloadReader(payload)
-    return PollMessages(
-        consumer=reader.consumer(),
-        stream=reader.identifier(),
-        topic=reader.identifier(),
-        partition_id=reader.optional_partition(),
-        strategy=reader.strategy(),
-        count=reader.u32(),
-        auto_commit=reader.boolean(),
-    )
-
-
-def encode_poll_messages(command: PollMessages) -> bytes:
-    return b"".join(
-        (
-            pack_consumer(command.consumer),
-            pack_identifiers(command.stream, command.topic),
-            pack_optional_partition(command.partition_id),
-            pack_strategy(command.strategy),
-            U32.pack(command.count),
-            bytes((command.auto_commit,)),
-        )
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class FlushUnsavedBuffer:
+class FlushUnsavedBuffer(Request):
     """Write the journal of a partition, and fsync it if asked."""
 
     stream: Identifier
     topic: Identifier
-    partition_id: int
+    partition_id: id32
     fsync: bool
-
-
-def decode_flush_unsaved_buffer(payload: memoryview) -> FlushUnsavedBuffer:
-    reader = PayloadReader(payload)
-    return FlushUnsavedBuffer(
-        reader.identifier(), reader.identifier(), reader.u32(), reader.boolean()
-    )
-
-
-def encode_flush_unsaved_buffer(command: FlushUnsavedBuffer) -> bytes:
-    return b"".join(
-        (
-            pack_identifiers(command.stream, command.topic),
-            U32.pack(command.partition_id),
-            bytes((command.fsync,)),
-        )
-    )

@@ -4,109 +4,52 @@ Passwords and tokens stay out of every repr.
 """
 
 from dataclasses import dataclass, field
+from typing import Annotated, TypeAlias
 
-from borzoi.protocol.payload import U64, PayloadReader, pack_str8, pack_str32
+from borzoi.protocol.commands.request import Request
+from borzoi.protocol.kinds import name8, text32, trailing, u64
+
+# Clients of older generations leave it out.
+trailing_text: TypeAlias = Annotated[str, trailing(text32, without="")]
 
 
 @dataclass(frozen=True, slots=True)
-class LogoutUser:
+class LogoutUser(Request):
     """End the login, keep the connection."""
 
 
-def decode_logout_user(_payload: memoryview) -> LogoutUser:
-    return LogoutUser()
-
-
-def encode_logout_user(_command: LogoutUser) -> bytes:
-    return b""
-
-
 @dataclass(frozen=True, slots=True)
-class GetPersonalAccessTokens:
+class GetPersonalAccessTokens(Request):
     """The tokens of this session's user."""
 
 
-def decode_get_personal_access_tokens(_payload: memoryview) -> GetPersonalAccessTokens:
-    return GetPersonalAccessTokens()
-
-
-def encode_get_personal_access_tokens(_command: GetPersonalAccessTokens) -> bytes:
-    return b""
-
-
 @dataclass(frozen=True, slots=True)
-class CreatePersonalAccessToken:
+class CreatePersonalAccessToken(Request):
     """A new token; expiry in microseconds from now, 0 or u64 max never."""
 
-    name: str
-    expiry: int
-
-
-def decode_create_personal_access_token(payload: memoryview) -> CreatePersonalAccessToken:
-    reader = PayloadReader(payload)
-    return CreatePersonalAccessToken(reader.str8(), reader.u64())
-
-
-def encode_create_personal_access_token(command: CreatePersonalAccessToken) -> bytes:
-    return pack_str8(command.name) + U64.pack(command.expiry)
+    name: name8
+    expiry: u64
 
 
 @dataclass(frozen=True, slots=True)
-class DeletePersonalAccessToken:
+class DeletePersonalAccessToken(Request):
     """Withdraw a token."""
 
-    name: str
-
-
-def decode_delete_personal_access_token(payload: memoryview) -> DeletePersonalAccessToken:
-    return DeletePersonalAccessToken(PayloadReader(payload).str8())
-
-
-def encode_delete_personal_access_token(command: DeletePersonalAccessToken) -> bytes:
-    return pack_str8(command.name)
+    name: name8
 
 
 @dataclass(frozen=True, slots=True)
-class LoginWithPersonalAccessToken:
+class LoginWithPersonalAccessToken(Request):
     """Log in with a token instead of a password."""
 
-    token: str = field(repr=False)
-
-
-def decode_login_with_personal_access_token(payload: memoryview) -> LoginWithPersonalAccessToken:
-    return LoginWithPersonalAccessToken(PayloadReader(payload).str8())
-
-
-def encode_login_with_personal_access_token(command: LoginWithPersonalAccessToken) -> bytes:
-    return pack_str8(command.token)
+    token: name8 = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class LoginUser:
+class LoginUser(Request):
     """Log in. Version and context say what the client is; both may be empty."""
 
-    username: str
-    password: str = field(repr=False)
-    version: str = ""
-    context: str = ""
-
-
-def decode_login_user(payload: memoryview) -> LoginUser:
-    reader = PayloadReader(payload)
-    username = reader.str8()
-    password = reader.str8()
-    # Clients of older generations end here.
-    version = reader.str32() if reader.remaining else ""
-    context = reader.str32() if reader.remaining else ""
-    return LoginUser(username, password, version, context)
-
-
-def encode_login_user(command: LoginUser) -> bytes:
-    return b"".join(
-        (
-            pack_str8(command.username),
-            pack_str8(command.password),
-            pack_str32(command.version),
-            pack_str32(command.context),
-        )
-    )
+    username: name8
+    password: name8 = field(repr=False)
+    version: trailing_text = ""
+    context: trailing_text = ""

@@ -2,95 +2,47 @@
 
 from dataclasses import dataclass
 
+from borzoi.protocol.commands.request import Request
 from borzoi.protocol.identifiers import Identifier
-from borzoi.protocol.payload import PayloadReader, pack_identifier, pack_str8
+from borzoi.protocol.kinds import name8
 
 
 @dataclass(frozen=True, slots=True)
-class GetStream:
+class GetStream(Request):
     """One stream with its topics."""
 
     stream: Identifier
 
 
-def decode_get_stream(payload: memoryview) -> GetStream:
-    return GetStream(PayloadReader(payload).identifier())
-
-
-def encode_get_stream(command: GetStream) -> bytes:
-    return pack_identifier(command.stream)
-
-
 @dataclass(frozen=True, slots=True)
-class GetStreams:
+class GetStreams(Request):
     """All streams."""
 
 
-def decode_get_streams(_payload: memoryview) -> GetStreams:
-    return GetStreams()
-
-
-def encode_get_streams(_command: GetStreams) -> bytes:
-    return b""
-
-
 @dataclass(frozen=True, slots=True)
-class CreateStream:
+class CreateStream(Request):
     """A new stream; the server chooses its id."""
 
-    name: str
-
-
-def decode_create_stream(payload: memoryview) -> CreateStream:
-    return CreateStream(PayloadReader(payload).str8())
-
-
-def encode_create_stream(command: CreateStream) -> bytes:
-    return pack_str8(command.name)
+    name: name8
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteStream:
+class DeleteStream(Request):
     """A stream with everything in it."""
 
     stream: Identifier
 
 
-def decode_delete_stream(payload: memoryview) -> DeleteStream:
-    return DeleteStream(PayloadReader(payload).identifier())
-
-
-def encode_delete_stream(command: DeleteStream) -> bytes:
-    return pack_identifier(command.stream)
-
-
 @dataclass(frozen=True, slots=True)
-class UpdateStream:
+class UpdateStream(Request):
     """A new name for a stream."""
 
     stream: Identifier
-    name: str
-
-
-def decode_update_stream(payload: memoryview) -> UpdateStream:
-    reader = PayloadReader(payload)
-    return UpdateStream(reader.identifier(), reader.str8())
-
-
-def encode_update_stream(command: UpdateStream) -> bytes:
-    return pack_identifier(command.stream) + pack_str8(command.name)
+    name: name8
 
 
 @dataclass(frozen=True, slots=True)
-class PurgeStream:
+class PurgeStream(Request):
     """Forget all messages of a stream, keep its topics."""
 
     stream: Identifier
-
-
-def decode_purge_stream(payload: memoryview) -> PurgeStream:
-    return PurgeStream(PayloadReader(payload).identifier())
-
-
-def encode_purge_stream(command: PurgeStream) -> bytes:
-    return pack_identifier(command.stream)

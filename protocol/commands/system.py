@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Annotated, Final, TypeAlias
 
+from borzoi.protocol.commands.request import Request
 from borzoi.protocol.errors import InvalidCommand
-from borzoi.protocol.payload import U32, PayloadReader
+from borzoi.protocol.kinds import Kind, enumeration, u32
+from borzoi.protocol.payload import PayloadReader
 
 
 class SnapshotCompression(IntEnum):
@@ -26,106 +29,63 @@ class SnapshotType(IntEnum):
     ALL = 100
 
 
+SNAPSHOT_TYPE: Final = enumeration(SnapshotType)
+
+
+def read_types(reader: PayloadReader) -> tuple[SnapshotType, ...]:
+    types = tuple([SNAPSHOT_TYPE.read(reader) for _ in range(reader.u8())])
+    if SnapshotType.ALL in types and len(types) > 1:
+        raise InvalidCommand("a snapshot of everything has no other parts")
+    return types
+
+
+def pack_types(types: tuple[SnapshotType, ...]) -> bytes:
+    return bytes((len(types), *types))
+
+
+snapshot_types: TypeAlias = Annotated[
+    tuple[SnapshotType, ...], Kind(read_types, pack_types, size_min=1)
+]
+
+
 @dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(Request):
     """I am alive; the only request that counts as a heartbeat."""
 
 
-def decode_ping(_payload: memoryview) -> Ping:
-    return Ping()
-
-
-def encode_ping(_command: Ping) -> bytes:
-    return b""
-
-
 @dataclass(frozen=True, slots=True)
-class GetStats:
+class GetStats(Request):
     """Numbers about the server process and what it holds."""
 
 
-def decode_get_stats(_payload: memoryview) -> GetStats:
-    return GetStats()
-
-
-def encode_get_stats(_command: GetStats) -> bytes:
-    return b""
-
-
 @dataclass(frozen=True, slots=True)
-class GetClusterMetadata:
+class GetClusterMetadata(Request):
     """Which nodes there are and who leads."""
 
 
-def decode_get_cluster_metadata(_payload: memoryview) -> GetClusterMetadata:
-    return GetClusterMetadata()
-
-
-def encode_get_cluster_metadata(_command: GetClusterMetadata) -> bytes:
-    return b""
-
-
 @dataclass(frozen=True, slots=True)
-class GetMe:
+class GetMe(Request):
     """The session that asks."""
 
 
-def decode_get_me(_payload: memoryview) -> GetMe:
-    return GetMe()
-
-
-def encode_get_me(_command: GetMe) -> bytes:
-    return b""
-
-
 @dataclass(frozen=True, slots=True)
-class GetClient:
+class GetClient(Request):
     """The session with this id."""
 
-    client_id: int
-
-
-def decode_get_client(payload: memoryview) -> GetClient:
-    return GetClient(PayloadReader(payload).u32())
-
-
-def encode_get_client(command: GetClient) -> bytes:
-    return U32.pack(command.client_id)
+    client_id: u32
 
 
 @dataclass(frozen=True, slots=True)
-class GetClients:
+class GetClients(Request):
     """All sessions."""
 
 
-def decode_get_clients(_payload: memoryview) -> GetClients:
-    return GetClients()
-
-
-def encode_get_clients(_command: GetClients) -> bytes:
-    return b""
-
-
 @dataclass(frozen=True, slots=True)
-class GetSnapshot:
-    """An archive that describes the server, for whoever has to find a fault in it."""
+class GetSnapshot(Request):
+    """An archive that describes the server, to find a fault in it.
+
+    A payload without any bytes asks for the default.
+    """
 
     compression: SnapshotCompression = SnapshotCompression.DEFLATED
-    types: tuple[SnapshotType, ...] = (SnapshotType.ALL,)
-
-
-def decode_get_snapshot(payload: memoryview) -> GetSnapshot:
-    """compression u8 | count u8 | count types of one byte; nothing at all asks for the default."""
-    if not payload:
-        return GetSnapshot()
-    reader = PayloadReader(payload)
-    compression = reader.enumeration(SnapshotCompression)
-    count = reader.u8()
-    types = tuple(reader.enumeration(SnapshotType) for _ in range(count))
-    if SnapshotType.ALL in types and len(types) > 1:
-        raise InvalidCommand("a snapshot of everything has no other parts")
-    return GetSnapshot(compression, types)
-
-
-def encode_get_snapshot(command: GetSnapshot) -> bytes:
-    return bytes((command.compression, len(command.types), *command.types))
+    types: snapshot_types = (SnapshotType.ALL,)

@@ -1,8 +1,10 @@
-"""Every answer as a value, with its two codecs beside it.
+"""Every answer as a value, its fields in the order of the wire.
 
 Gathered here so that handlers and clients can import any of them from one place. A thing that
 does not exist is None and travels as an empty payload; a list is its items back to back.
 """
+
+# ruff: noqa: F401  (gathered for others)
 
 from borzoi.protocol.responses.clients import (
     ClientDetails,
@@ -38,31 +40,3 @@ from borzoi.protocol.responses.users import (
     UserDetails,
     UserInfo,
 )
-
-__all__ = [
-    "CacheMetric",
-    "ClientDetails",
-    "ClientInfo",
-    "ClusterMetadata",
-    "ClusterNode",
-    "ConsumerGroupDetails",
-    "ConsumerGroupInfo",
-    "ConsumerGroupMember",
-    "ConsumerOffsetInfo",
-    "Identity",
-    "Membership",
-    "NodeRole",
-    "NodeStatus",
-    "PartitionInfo",
-    "PolledMessages",
-    "RawToken",
-    "Stats",
-    "StreamDetails",
-    "StreamInfo",
-    "TokenInfo",
-    "TopicDetails",
-    "TopicInfo",
-    "Transport",
-    "UserDetails",
-    "UserInfo",
-]

@@ -1,20 +1,10 @@
-"""The answer to GET_CLUSTER_METADATA. With exactly one node no client ever moves elsewhere.
+"""The answer to GET_CLUSTER_METADATA. With exactly one node no client ever moves elsewhere."""
 
-name str32 | nodes_count u32
-per node:   name str32 | ip str32 | tcp, quic, http, websocket ports 4 x u16 | role u8 | status u8
-"""
-
-import struct
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Annotated
 
-from borzoi.protocol.payload import U32, PayloadReader, pack_str32
-
-PORTS: Final = struct.Struct("<4H")
-ROLE_AND_STATUS: Final = struct.Struct("<BB")
-# Two empty texts, the ports, role and status: less than this no node can have.
-NODE_SIZE_MIN: Final = 2 * U32.size + PORTS.size + ROLE_AND_STATUS.size
+from borzoi.protocol.kinds import counted, text32, u16
 
 
 class NodeRole(IntEnum):
@@ -32,54 +22,21 @@ class NodeStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    name: str
-    ip: str
-    tcp_port: int
-    quic_port: int
-    http_port: int
-    websocket_port: int
+    """A node and the ports of its doors."""
+
+    name: text32
+    ip: text32
+    tcp_port: u16
+    quic_port: u16
+    http_port: u16
+    websocket_port: u16
     role: NodeRole
     status: NodeStatus
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    name: str
-    nodes: tuple[ClusterNode, ...]
+    """All nodes, under the name of the cluster."""
 
-
-def encode_cluster_metadata(metadata: ClusterMetadata) -> bytes:
-    nodes = b"".join(map(_encode_node, metadata.nodes))
-    return pack_str32(metadata.name) + U32.pack(len(metadata.nodes)) + nodes
-
-
-def decode_cluster_metadata(payload: memoryview) -> ClusterMetadata:
-    reader = PayloadReader(payload)
-    name = reader.str32()
-    count = reader.u32()
-    reader.require(count * NODE_SIZE_MIN)
-    return ClusterMetadata(name, tuple(_node(reader) for _ in range(count)))
-
-
-def _encode_node(node: ClusterNode) -> bytes:
-    return b"".join(
-        (
-            pack_str32(node.name),
-            pack_str32(node.ip),
-            PORTS.pack(node.tcp_port, node.quic_port, node.http_port, node.websocket_port),
-            ROLE_AND_STATUS.pack(node.role, node.status),
-        )
-    )
-
-
-def _node(reader: PayloadReader) -> ClusterNode:
-    return ClusterNode(
-        name=reader.str32(),
-        ip=reader.str32(),
-        tcp_port=reader.u16(),
-        quic_port=reader.u16(),
-        http_port=reader.u16(),
-        websocket_port=reader.u16(),
-        role=reader.enumeration(NodeRole),
-        status=reader.enumeration(NodeStatus),
-    )
+    name: text32
+    nodes: Annotated[tuple[ClusterNode, ...], counted(ClusterNode)]

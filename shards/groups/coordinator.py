@@ -103,11 +103,7 @@ class Coordinator:
     async def adopt(self) -> None:
         """Take over the members that the other shards have, and begin to work."""
         reported: list[tuple[int, Assignment]] = []
-<<<<<<< HEAD
-        for shard, data in (await Gather(self._peers, self._pool).reports(Report)).items():
-=======
-        for shard, data in (await self._gather.told(Report)).items():
->>>>>>> 62aa6e86d4ddbe6ba758552be54ee35c089a3d88
+        for shard, data in (await self._gather.reports(Report)).items():
             reported.extend((shard, one) for one in decode_assignments(data))
         for group, roster in adopted(reported, self._metadata.refresh()).items():
             count = self._metadata.state.topic(group.stream_id, group.topic_id).partitions_count

@@ -10,20 +10,16 @@ given out again, so one that was passed over would act as the next user.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
-from borzoi.protocol.responses.clients import (
-    ClientDetails,
-    ClientInfo,
-    Membership,
-    Transport,
-    decode_many_client_details,
-    encode_client_details,
-)
+from borzoi.protocol.classic import back_to_back
+from borzoi.protocol.responses.clients import ClientDetails, ClientInfo, Membership, Transport
 from borzoi.shards.metadata.effects import Effects, GroupRef
 from borzoi.shards.rings.gather import Gather
 from borzoi.shards.rings.lending import tell
 from borzoi.shards.rings.requests import Done, Telling
+
+DETAILS: Final = back_to_back(ClientDetails)
 
 
 class TellClients(Telling):
@@ -126,7 +122,7 @@ class Clients:
         """The clients of all shards by id."""
         found = [self.describe(session) for session in self._sessions.values()]
         for data in (await self._gather.reports(TellClients)).values():
-            found.extend(decode_many_client_details(memoryview(data)))
+            found.extend(DETAILS.decode(memoryview(data)))
         return sorted(found, key=lambda details: details.client.client_id)
 
     async def count(self) -> int:
@@ -137,5 +133,5 @@ class Clients:
 
     def serve(self, lent: memoryview, done: Done) -> None:
         """Write our clients into a peer's buffer, or say how large it has to be."""
-        described = [encode_client_details(self.describe(one)) for one in self._sessions.values()]
-        tell(lent, b"".join(described), done, len(described))
+        described = [self.describe(one) for one in self._sessions.values()]
+        tell(lent, DETAILS.encode(described), done, len(described))

@@ -8,13 +8,17 @@ with auto-commit is two reads: the owner's, to see what is committed, and that o
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
-from borzoi.protocol.responses.stats import CACHE_METRIC, CacheMetric
+from borzoi.protocol.classic import back_to_back
+from borzoi.protocol.responses.stats import CacheMetric
 from borzoi.router.placement import unpack_namespace
 from borzoi.shards.reading.readers import Readers
 from borzoi.shards.rings.gather import Gather
 from borzoi.shards.rings.lending import tell
 from borzoi.shards.rings.requests import Done, Telling
+
+METRICS: Final = back_to_back(CacheMetric)
 
 
 class TellReadHits(Telling):
@@ -34,12 +38,12 @@ class Caches:
         """One entry for each partition that was read lately by any shard."""
         found = self._own()
         for data in (await self._gather.reports(TellReadHits)).values():
-            found += map(CacheMetric._make, CACHE_METRIC.iter_unpack(data))
+            found += METRICS.decode(memoryview(data))
         return together(found)
 
     def serve(self, _shard: int, _request: TellReadHits, lent: memoryview, done: Done) -> None:
         """Write our counters into a peer's buffer, or say how large it has to be."""
-        tell(lent, b"".join(CACHE_METRIC.pack(*metric) for metric in self._own()), done)
+        tell(lent, METRICS.encode(self._own()), done)
 
     def _own(self) -> list[CacheMetric]:
         return [

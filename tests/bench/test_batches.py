@@ -11,8 +11,9 @@ from borzoi.bench.batches import (
 )
 from borzoi.bench.quantities import Range
 from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.messages import decode_poll_messages
+from borzoi.protocol.commands import PollMessages
 from borzoi.protocol.framing import ClassicFraming, Frame
+from borzoi.protocol.generations import CLASSIC
 from borzoi.protocol.identifiers import (
     Balanced,
     Consumer,
@@ -86,8 +87,9 @@ def test_a_poll_of_a_single_consumer_has_46_bytes() -> None:
         auto_commit=False,
     )
     U64.pack_into(poll.frame, poll.value_at, 4242)
-    command = decode_poll_messages(cut(poll.frame).payload)
+    command = CLASSIC.requests[Code.POLL_MESSAGES](cut(poll.frame).payload)
     assert len(poll.frame) == 46
+    assert isinstance(command, PollMessages)
     assert command.strategy == PollingStrategy(StrategyKind.OFFSET, 4242)
     assert command.consumer == Consumer(ConsumerKind.CONSUMER, 9)
     assert (command.partition_id, command.count, command.auto_commit) == (3, 1000, False)
@@ -103,7 +105,8 @@ def test_a_poll_of_a_group_member_names_no_partition() -> None:
         count=10,
         auto_commit=True,
     )
-    command = decode_poll_messages(cut(poll.frame).payload)
+    command = CLASSIC.requests[Code.POLL_MESSAGES](cut(poll.frame).payload)
+    assert isinstance(command, PollMessages)
     assert command.consumer == Consumer(ConsumerKind.GROUP, 0)
     assert command.partition_id is None
     assert command.strategy.kind is StrategyKind.NEXT

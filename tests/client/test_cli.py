@@ -8,8 +8,10 @@ from click.testing import CliRunner, Result
 
 from borzoi.main import CLIENT, main
 from borzoi.protocol import commands
+from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command, SnapshotCompression, SnapshotType
 from borzoi.protocol.framing import OK, encode_response
+from borzoi.protocol.generations import CLASSIC
 from borzoi.protocol.identifiers import U64_MAX, Consumer, ConsumerKind
 from borzoi.protocol.permissions import (
     GlobalPermissions,
@@ -25,17 +27,6 @@ from borzoi.protocol.responses import (
     TokenInfo,
     UserDetails,
     UserInfo,
-)
-from borzoi.protocol.responses.consumers import (
-    encode_consumer_group,
-    encode_consumer_group_details,
-    encode_consumer_groups,
-)
-from borzoi.protocol.responses.users import (
-    encode_raw_token,
-    encode_tokens,
-    encode_user_details,
-    encode_users,
 )
 from tests.client.scripted_server import Answer, scripted_in_a_thread
 
@@ -58,7 +49,7 @@ CASES: list[tuple[str, Command, bytes, Any]] = [
     (
         "user create anna secret -u inactive -g r_usr -s 4:r_str",
         commands.CreateUser("anna", "secret", UserStatus.INACTIVE, OF_STREAM),
-        encode_user_details(ANNA),
+        CLASSIC.replies[Code.GET_USER](ANNA),
         {
             "id": 1,
             "created_at": 1_000_000,
@@ -67,11 +58,11 @@ CASES: list[tuple[str, Command, bytes, Any]] = [
             "permissions": None,
         },
     ),
-    ("user get 1", commands.GetUser(1), encode_user_details(ANNA), None),
+    ("user get 1", commands.GetUser(1), CLASSIC.replies[Code.GET_USER](ANNA), None),
     (
         "user list",
         commands.GetUsers(),
-        encode_users([ANNA.user]),
+        CLASSIC.replies[Code.GET_USERS]([ANNA.user]),
         [{"id": 1, "created_at": 1_000_000, "status": "active", "username": "anna"}],
     ),
     ("user name anna hanna", commands.UpdateUser("anna", "hanna"), b"", None),
@@ -87,32 +78,34 @@ CASES: list[tuple[str, Command, bytes, Any]] = [
     (
         "pat create ci 1h",
         commands.CreatePersonalAccessToken("ci", 3_600_000_000),
-        encode_raw_token(RawToken("abc")),
+        CLASSIC.replies[Code.CREATE_PERSONAL_ACCESS_TOKEN](RawToken("abc")),
         {"token": "abc"},
     ),
     (
         "pat create ci never",
         commands.CreatePersonalAccessToken("ci", U64_MAX),
-        encode_raw_token(RawToken("abc")),
+        CLASSIC.replies[Code.CREATE_PERSONAL_ACCESS_TOKEN](RawToken("abc")),
         {"token": "abc"},
     ),
     (
         "pat list",
         commands.GetPersonalAccessTokens(),
-        encode_tokens([TokenInfo("ci", None), TokenInfo("old", 5)]),
+        CLASSIC.replies[Code.GET_PERSONAL_ACCESS_TOKENS](
+            [TokenInfo("ci", None), TokenInfo("old", 5)]
+        ),
         [{"name": "ci", "expiry_at": None}, {"name": "old", "expiry_at": 5}],
     ),
     ("pat delete ci", commands.DeletePersonalAccessToken("ci"), b"", None),
     (
         "consumer-group create s 1 g",
         commands.CreateConsumerGroup("s", 1, "g"),
-        encode_consumer_group(GROUP),
+        CLASSIC.replies[Code.CREATE_CONSUMER_GROUP](GROUP),
         {"id": 3, "partitions_count": 2, "members_count": 1, "name": "g"},
     ),
     (
         "g g s 1 g",
         commands.GetConsumerGroup("s", 1, "g"),
-        encode_consumer_group_details(MEMBERS),
+        CLASSIC.replies[Code.GET_CONSUMER_GROUP](MEMBERS),
         {
             "id": 3,
             "partitions_count": 2,
@@ -124,7 +117,7 @@ CASES: list[tuple[str, Command, bytes, Any]] = [
     (
         "consumer-group list s 1",
         commands.GetConsumerGroups("s", 1),
-        encode_consumer_groups([GROUP]),
+        CLASSIC.replies[Code.GET_CONSUMER_GROUPS]([GROUP]),
         None,
     ),
     ("consumer-group delete s 1 3", commands.DeleteConsumerGroup("s", 1, 3), b"", None),

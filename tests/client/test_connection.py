@@ -17,9 +17,8 @@ from borzoi.protocol.errors import (
     Unauthenticated,
 )
 from borzoi.protocol.framing import OK, encode_request, encode_response
+from borzoi.protocol.generations import CLASSIC
 from borzoi.protocol.responses import ClientDetails, ClientInfo, StreamInfo, Transport
-from borzoi.protocol.responses.clients import encode_client_details
-from borzoi.protocol.responses.streams import encode_streams
 from borzoi.protocol.statuses import STATUSES
 from tests.client.conftest import Run
 from tests.client.scripted_server import Answer, CloseAfter, ScriptedServer, Silence, scripted
@@ -27,7 +26,7 @@ from tests.client.scripted_server import Answer, CloseAfter, ScriptedServer, Sil
 HOST = "127.0.0.1"
 SHORT_S = 0.02  # a deadline that is meant to pass
 STREAMS = tuple(StreamInfo(number, 1, 0, 0, 0, f"stream-{number}") for number in range(3))
-STREAMS_ANSWER = encode_response(0, encode_streams(STREAMS))
+STREAMS_ANSWER = encode_response(0, CLASSIC.replies[Code.GET_STREAMS](STREAMS))
 
 
 async def open_to(server: ScriptedServer, timeout_s: float = 5) -> Connection:
@@ -36,7 +35,7 @@ async def open_to(server: ScriptedServer, timeout_s: float = 5) -> Connection:
 
 def client_answer(client_id: int) -> bytes:
     client = ClientInfo(client_id, 0, Transport.TCP, "127.0.0.1:1", 0)
-    return encode_response(0, encode_client_details(ClientDetails(client, ())))
+    return encode_response(0, CLASSIC.replies[Code.GET_ME](ClientDetails(client, ())))
 
 
 def test_a_value_comes_back(run: Run) -> None:

@@ -10,6 +10,7 @@ from borzoi.client.client import OpenOptions
 from borzoi.client.connection import Connection, RequestTimeout
 from borzoi.client.session import LOSSES_MAX
 from borzoi.protocol import commands
+from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import (
     CannotEstablishConnection,
     ConnectionClosed,
@@ -19,8 +20,8 @@ from borzoi.protocol.errors import (
     StaleClient,
 )
 from borzoi.protocol.framing import OK, encode_response
+from borzoi.protocol.generations import CLASSIC
 from borzoi.protocol.responses import ClientInfo, Transport
-from borzoi.protocol.responses.clients import encode_clients
 from tests.client.conftest import Run
 from tests.client.scripted_server import (
     Answer,
@@ -36,7 +37,7 @@ DONE = Answer(OK)
 LOST = CloseAfter()
 LOGGED_IN = Answer(encode_response(0, (7).to_bytes(4, "little")))
 CLIENTS = (ClientInfo(1, 7, Transport.TCP, "127.0.0.1:1", 0),)
-CLIENTS_ANSWER = Answer(encode_response(0, encode_clients(CLIENTS)))
+CLIENTS_ANSWER = Answer(encode_response(0, CLASSIC.replies[Code.GET_CLIENTS](CLIENTS)))
 VERSION = "0.10.0"
 CONTEXT = "codecs"
 

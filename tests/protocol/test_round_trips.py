@@ -84,7 +84,7 @@ def test_lists_of_a_missing_parent_are_empty(code: Code) -> None:
 @settings(max_examples=500)
 @given(code=st.sampled_from(Code), garbage=st.binary(max_size=200))
 def test_garbage_gives_a_broker_error_or_a_value(code: Code, garbage: bytes) -> None:
-    for decode in (CLASSIC.requests[code], CODECS[code].decode_reply):
+    for decode in (CLASSIC.requests[code], CODECS[code].answer.decode):
         with suppress(BrokerError):
             decode(memoryview(garbage))
 
@@ -101,7 +101,10 @@ def test_a_damaged_frame_gives_a_broker_error_or_a_value(
     vector: values.Vector, at: int, byte: int
 ) -> None:
     codec = CODECS[vector.code]
-    for decode, payload in ((codec.decode, vector.request), (codec.decode_reply, vector.response)):
+    for decode, payload in (
+        (codec.request.decode, vector.request),
+        (codec.answer.decode, vector.response),
+    ):
         if payload:
             damaged = bytearray(payload)
             damaged[at % len(damaged)] = byte

@@ -92,7 +92,7 @@ def silent(_lent: memoryview, _done: Done) -> None:
 
 def test_what_all_shards_tell_by_shard() -> None:
     shards = Shards(_0=named(b"ann"), _2=replaced, _3=named(b"cid"))
-    assert shards.run(lambda gather: gather.told(TellName)) == {0: b"ann", 2: b"", 3: b"cid"}
+    assert shards.run(lambda gather: gather.reports(TellName)) == {0: b"ann", 2: b"", 3: b"cid"}
 
 
 def test_all_are_asked_before_any_has_answered() -> None:
@@ -120,14 +120,14 @@ def test_results_without_a_buffer_in_the_order_of_the_shards() -> None:
 def test_an_error_of_one_shard_is_raised() -> None:
     shards = Shards(_1=named(b"ann"), _2=failing)
     with pytest.raises(ShardCommunicationError):
-        shards.run(lambda gather: gather.told(TellName))
+        shards.run(lambda gather: gather.reports(TellName))
     with pytest.raises(ShardCommunicationError):
         shards.run(lambda gather: gather.answers(TellName(0, 0)))
 
 
 def test_within_a_time_errors_stand_in_for_the_answer() -> None:
     shards = Shards(_0=named(b"ann"), _1=silent, _2=failing, _3=replaced)
-    found = shards.run(lambda gather: gather.told_within(0.02, TellName))
+    found = shards.run(lambda gather: gather.reports_within(0.02, TellName))
     assert (found[0], found[3]) == (b"ann", b"")
     assert isinstance(found[1], TimeoutError)
     assert isinstance(found[2], BrokerError)
@@ -136,12 +136,12 @@ def test_within_a_time_errors_stand_in_for_the_answer() -> None:
 def test_a_buffer_grows_until_all_fits() -> None:
     much = b"x" * (3 * FIRST_LENT_SIZE)
     shards = Shards(_1=named(much))
-    assert shards.run(lambda gather: gather.told(TellName)) == {1: much}
+    assert shards.run(lambda gather: gather.reports(TellName)) == {1: much}
     assert [one.view.nbytes for one in shards.taken] == [FIRST_LENT_SIZE, 4 * FIRST_LENT_SIZE]
 
 
 def test_what_always_grows_is_given_up() -> None:
     shards = Shards(_1=lambda lent, done: done(0, lent.nbytes + 1))
     with pytest.raises(ShardCommunicationError, match="shard 1"):
-        shards.run(lambda gather: gather.told(TellName))
+        shards.run(lambda gather: gather.reports(TellName))
     assert len(shards.taken) == TRIES_MAX
