@@ -20,6 +20,7 @@ from borzoi.bench.plans import ActorPlan, Goal, Role
 from borzoi.bench.quantities import MB, NS_PER_S, NS_PER_US, Range
 from borzoi.bench.rates import Rate, rate_of
 from borzoi.bench.usage import cpu_ns_at, cpu_ns_of
+from borzoi.protocol.identifiers import StrategyKind
 
 WARMUP_NS: Final = 200_000_000
 STREAM: Final = "bench-bed"
@@ -197,8 +198,12 @@ class Bed:
         message_size: int = 1000,
         messages_per_poll: int = 1000,
         filled_messages: int = 200_000,
+        strategy: StrategyKind = StrategyKind.OFFSET,
     ) -> Rate:
-        """Poll a filled partition by offset for a while, round and round."""
+        """Poll a filled partition for a while; by offset, round and round.
+
+        By NEXT each connection is a consumer of its own that commits, and reads to the end once.
+        """
         ids = self.stream()
         try:
             last = self.fill(ids, filled_messages, message_size=message_size)
@@ -208,6 +213,7 @@ class Bed:
                     self.actor(Role.CONSUMER, number, ids, goal),
                     message_size=Range(message_size, message_size),
                     messages_per_batch=Range(messages_per_poll, messages_per_poll),
+                    strategy=strategy,
                     wraps_at=last,
                 )
                 for number in range(1, connections + 1)

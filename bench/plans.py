@@ -50,7 +50,8 @@ class ActorPlan:
     partition_id         None lets the server choose (producers) or the group (consumers)
     partition_count      above 1: a producer takes turns over partitions 0 to this
     group                polls as a member of this group: next messages, committed at once
-    strategy, value      where a consumer starts; by offset it goes on behind what it got
+    strategy, value      where a consumer starts; by offset it goes on behind what it got, and
+                         what it gets by NEXT is committed at once
     wraps_at             a consumer that reached this offset begins at `value` again
     latency_from_origin  latency is the age of the first message, not the round trip
     idle_stop_ns         a consumer that got nothing for so long is done

@@ -326,5 +326,5 @@ def _poll_frame(plan: ActorPlan) -> PollFrame:
         consumer=single_consumer(plan.actor_id) if plan.group is None else group_member(plan.group),
         strategy=StrategyKind.NEXT if grouped else plan.strategy,
         count=plan.messages_per_batch.last,
-        auto_commit=grouped,
+        auto_commit=grouped or plan.strategy is StrategyKind.NEXT,
     )

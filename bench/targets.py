@@ -22,6 +22,7 @@ from borzoi.bench.limits import append_limit, echo_limit, slices_limit
 from borzoi.bench.quantities import MB
 from borzoi.bench.rates import Rate
 from borzoi.bench.target_rows import Row, Run
+from borzoi.protocol.identifiers import StrategyKind
 
 # Makes the broker use the pure-Python twin of its compiled loops.
 PURE_PYTHON: Final = {"BORZOI_PLAIN_LOOPS": "1"}
@@ -125,6 +126,23 @@ def poll_small(effort: Effort) -> Row:
         )
 
 
+def poll_next(effort: Effort) -> Row:
+    with Bed(1, directory=effort.directory) as bed:
+        return _requests_row(
+            effort,
+            "poll-next",
+            "poll next 10 x 1 KB and commit, 32 connections",
+            0.25,
+            lambda: echo_limit(bed.cpus, effort.duration_ns),
+            lambda: bed.poll(
+                effort.duration_ns,
+                connections=MANY_CONNECTIONS,
+                messages_per_poll=10,
+                strategy=StrategyKind.NEXT,
+            ),
+        )
+
+
 def other_shard(effort: Effort) -> Row:
     """Measures sends that cross to another shard against sends that do not."""
     name, workload = "other-shard", "produce 100 x 1 KB to the other shard, 8 connections"
@@ -217,6 +235,7 @@ ROWS: Final[dict[str, Callable[[Effort], Row]]] = {
     "produce-single-spread": produce_single_spread,
     "poll-large": poll_large,
     "poll-small": poll_small,
+    "poll-next": poll_next,
     "other-shard": other_shard,
     "fsync": fsync_groups,
     "pure-python": pure_python,

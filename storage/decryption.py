@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from borzoi.protocol.batch import MESSAGE_HEADER_SIZE, first_bad_message
 from borzoi.protocol.errors import BrokerError, CannotDecryptData, InvalidMessageChecksum
 from borzoi.storage.encrypted import SegmentCipher
+from borzoi.storage.outcome import Doubt, Slices
 from borzoi.storage.segment_form import ENCRYPTED_MARK
 
 INLINE_SIZE_MAX: Final = 64 * 1024
@@ -27,26 +28,22 @@ class StoredRun(NamedTuple):
     message_count: int
 
 
-class Plain(NamedTuple):
-    """Messages as clients get them."""
+class Encrypted:
+    """What is wanted has to be decrypted, which takes time and memory: `size` bytes of it."""
 
-    view: memoryview
-    message_count: int
-
-
-class Decryption:
-    """What is to be decrypted for one read. `run` may be called by a thread, once."""
+    __slots__ = ("_runs", "size")
 
     def __init__(self, runs: Sequence[StoredRun]) -> None:
         self._runs = runs
         # As stored, which is more than is needed: how many messages there are, only the index
         # says, and it may be damaged.
         self.size = sum(view.nbytes for run in runs for view in run.views)
-        self.segment = runs[0].segment
-        self.first_offset = runs[0].first_offset
 
-    def run(self, memory: memoryview) -> Plain | BrokerError:
-        """All messages up to the first that does not open, or why not even one does."""
+    def decrypt(self, memory: memoryview) -> Slices | Doubt:
+        """All messages up to the first that does not open, or why not even one does.
+
+        A thread may call it, once.
+        """
         at = count = 0
         for run in self._runs:
             stored = run.views[0] if len(run.views) == 1 else memoryview(b"".join(run.views))
@@ -60,9 +57,9 @@ class Decryption:
             count += opened.message_count
             if opened.message_count < run.message_count:
                 if count == 0:
-                    return _why_not(run, stored)
+                    return Doubt(run.segment, _why_not(run, stored))
                 break
-        return Plain(memory[:at], count)
+        return Slices([memory[:at]], count, self._runs[0].first_offset, at)
 
 
 def _why_not(run: StoredRun, stored: memoryview) -> BrokerError:

@@ -23,6 +23,11 @@ class Published(NamedTuple):
     segment_count: int
     trusted_from: int  # from this offset on, this run has written or verified every byte
 
+    @property
+    def current_offset(self) -> int:
+        """The offset of the last message, 0 while there has been none."""
+        return self.next_offset - 1 if self.next_offset else 0
+
     @classmethod
     def empty(cls, birth: int) -> "Published":
         """A partition nothing was ever appended to. It has no files yet."""

@@ -8,7 +8,8 @@ and the reader starts again.
 import os
 import struct
 from bisect import bisect_left
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 from borzoi.protocol.batch import (
     INDEX_ENTRY_SIZE,
@@ -19,12 +20,13 @@ from borzoi.protocol.batch import (
 from borzoi.protocol.errors import CannotDecryptData
 from borzoi.storage.block_index import BlockDamaged
 from borzoi.storage.codecs import Codec
-from borzoi.storage.compressed_file import CompressedFile
+from borzoi.storage.compressed_file import CompressedFile, MissingBlocks
 from borzoi.storage.encrypted import CannotOpenSegment, PartitionCipher, SegmentCipher
 from borzoi.storage.files import FileIdentity, Files
 from borzoi.storage.index_windows import IndexWindows
 from borzoi.storage.layout import index_path, stored_log_path
 from borzoi.storage.mapped import MappedWindow, WindowCache
+from borzoi.storage.outcome import Cold
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.segment_form import HEADER_SIZE, PLAIN, SegmentForm, form_of
 
@@ -42,14 +44,6 @@ class Stale(Exception):
     def __init__(self, text: str, segment: int | None = None) -> None:
         super().__init__(text)
         self.segment = segment
-
-
-class ColdRange(NamedTuple):
-    """Bytes of a file that are not in the page cache."""
-
-    path: str
-    start: int
-    end: int
 
 
 class ReadOnlyFiles:
@@ -146,7 +140,7 @@ class MappedFile:
             self.let_go()
             self._windows = windows
 
-    def cold_range(self, start: int, end: int) -> "ColdRange | None":
+    def cold_range(self, start: int, end: int) -> Cold | None:
         """The bytes themselves, if reading them through the map would wait for the disk."""
         assert self._identity is not None, "the size comes first"
         window_size = self._windows.window_size
@@ -156,7 +150,7 @@ class MappedFile:
             step = min(end - at, window_size - within)
             self.window(number)
             if self._windows.is_cold(self._identity, number, within, within + step):
-                return ColdRange(self.path, start, end)
+                return Cold(self.path, start, end)
             at += step
         return None
 
@@ -332,6 +326,12 @@ class SegmentView:
         if not start < end or (self._position_max is not None and end > self._position_max):
             return False
         return self.log.size(end) >= end
+
+
+def missing_forms(segments: Sequence[SegmentView]) -> list[MissingBlocks]:
+    """What has to be loaded before the indexes of compressed segments can be understood."""
+    logs = (view.log for view in segments if isinstance(view.log, CompressedFile))
+    return [one for log in logs if (one := log.missing_form()) is not None]
 
 
 def ends_in(entries: bytes | bytearray) -> list[int]:

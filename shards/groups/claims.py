@@ -16,8 +16,10 @@ from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.partitions.group_cursor import Claim, Cursor, Watch
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.ports.reads import Ended, F, Reads, measured
 from borzoi.shards.rings.poll import UNKNOWN_USER, Poll
 from borzoi.shards.rings.requests import Done
+from borzoi.storage.outcome import Slices
 
 GROUP = ConsumerKind.GROUP
 
@@ -29,39 +31,58 @@ class Claims:
     """Groups at the partitions of this shard."""
 
     def __init__(
-        self, partitions: Partitions, metadata: MetadataService, released: Released
+        self, reads: Reads, partitions: Partitions, metadata: MetadataService, released: Released
     ) -> None:
+        self._reads = reads
         self._partitions = partitions
         self._metadata = metadata
         self._released = released
 
-    def poll(self, target: Target, poll: Poll, claim: Claim, done: Done) -> None:
-        """What a member gets: first offset, message count, current offset."""
+    def poll(self, target: Target, poll: Poll, claim: Claim, ended: Ended[Slices]) -> None:
+        """The messages that a member on this shard gets."""
+        self._poll(target, poll, claim, self._reads.read, ended)
+
+    def measure(self, target: Target, poll: Poll, claim: Claim, done: Done) -> None:
+        """What a member on another shard gets: first offset, message count, current offset."""
+        self._poll(target, poll, claim, self._reads.measure, measured(done))
+
+    def _poll(
+        self,
+        target: Target,
+        poll: Poll,
+        claim: Claim,
+        find: Callable[[OwnedPartition, Poll, Ended[F]], None],
+        ended: Ended[F],
+    ) -> None:
         try:
             partition = self._partitions.find(target)
             cursor = self._cursor(partition, claim)
             cursor.begin_poll(claim)
         except BrokerError as error:
-            done(error.status)
+            ended(error.status, 0, None)
             return
 
-        def ended(status: int, first: int = 0, found: int = 0, current: int = 0) -> None:
-            cursor.end_poll(claim.epoch, first + found - 1 if found and not status else None)
+        def answer(status: int, current: int, messages: F | None, last: int | None) -> None:
+            cursor.end_poll(claim.epoch, last if status == 0 else None)
             self._close_if_settled(partition, cursor, claim.group_id)
-            done(status, first, found, current)
+            ended(status, current, None if status else messages)
 
-        def resolved(status: int, first: int = 0, found: int = 0, current: int = 0) -> None:
-            if status or not found or not poll.auto_commit:
-                ended(status, first, found, current)
+        def found(status: int, current: int, messages: F | None) -> None:
+            if status or messages is None or not messages.message_count:
+                answer(status, current, None, None)
+                return
+            last = messages.first_offset + messages.message_count - 1
+            if not poll.auto_commit:
+                answer(0, current, messages, last)
                 return
 
             def committed(status: int, *_nothing: int) -> None:
-                ended(status, first, found, current)
+                answer(status, current, messages, last)
 
-            self._commit(partition, cursor, claim, first + found - 1, committed)
+            # The commit is ours: the group may be gone by the time cold bytes have been fetched.
+            self._commit(partition, cursor, claim, last, committed)
 
-        # The commit is ours: the group may be gone by the time cold bytes have been fetched.
-        self._partitions.resolve_poll(target, poll._replace(auto_commit=False), resolved)
+        find(partition, poll, found)
 
     def store_offset(self, target: Target, claim: Claim, offset: int, done: Done) -> None:
         """Commit for the group."""

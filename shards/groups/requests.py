@@ -43,7 +43,7 @@ class GroupPoll(PollAtOwner[Claims]):
 
     def carry_out(self, at: Claims, done: Done) -> None:
         """Decide the poll."""
-        at.poll(self.target, self.poll, self.claim, done)
+        at.measure(self.target, self.poll, self.claim, done)
 
 
 class GroupStore(AtOwner[Claims]):

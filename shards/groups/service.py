@@ -28,13 +28,18 @@ from borzoi.shards.groups.member_requests import (
     Released,
     TellMembers,
 )
+from borzoi.shards.groups.requests import GroupPoll
 from borzoi.shards.groups.share import Seat, Turns
 from borzoi.shards.metadata.effects import Effects, GroupRef
+from borzoi.shards.partitions.group_cursor import Claim
 from borzoi.shards.ports.owners import Owners
+from borzoi.shards.ports.reads import Ended, Reads
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.lending import report_of, tell
 from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import Done, ignore
+from borzoi.storage.outcome import Slices
 
 ALL: Final = U32_MAX
 """Instead of a group: how many members each group of the topic has."""
@@ -55,17 +60,30 @@ class Groups:
         peers: Peers,
         pool: MemoryPool,
         local: LocalMembers,
+        reads: Reads,
+        claims: Claims,
         owners: Owners[Claims],
         coordinator: Coordinator | None,
     ) -> None:
         self._shard = shard
         self._peers = peers
         self._pool = pool
+        self._reads = reads
+        self._claims = claims
         self._coordinator = coordinator
         # Sessions that shard 0 may know, also while their first join is under way.
         self._known: set[int] = set()
         self.local = local
         self.owners = owners
+
+    def poll(self, target: Target, poll: Poll, claim: Claim, ended: Ended[Slices]) -> None:
+        """The messages that a member's poll returns, decided and committed by the owner."""
+        owners = self.owners
+        if owners.owner(target) == owners.shard:
+            self._claims.poll(target, poll, claim, ended)
+        else:
+            after_owner = self._reads.after_owner(target, poll, ended)
+            owners.do(GroupPoll(target, poll, claim), after_owner)
 
     async def join(self, client_id: int, group: GroupRef, birth: int) -> None:
         """Become a member; when this returns the assignment has reached all members."""

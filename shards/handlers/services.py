@@ -17,7 +17,7 @@ from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.ports.append import Appends
 from borzoi.shards.ports.owners import PartitionOwners
 from borzoi.shards.ports.partitioning import Sends
-from borzoi.shards.ports.polls import Polls
+from borzoi.shards.ports.reads import Reads
 from borzoi.shards.reading.describe import Describer
 
 
@@ -37,7 +37,7 @@ class Services:
     metadata: MetadataService
     migration: Migration
     owners: PartitionOwners
-    polls: Polls
+    reads: Reads
     sends: Sends
     snapshots: Snapshots
     statistics: Statistics

@@ -29,10 +29,7 @@ from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.message_ids import RANDOM_IDS
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.partitions.resubmission import stored_since
-from borzoi.shards.reading.poll_start import current_offset, poll_start
-from borzoi.shards.reading.readers import HEALS_MAX, Readers
-from borzoi.shards.reading.warm_reads import WARM_TRIES_MAX, WarmReads
-from borzoi.shards.rings.poll import Poll
+from borzoi.shards.reading.readers import Readers
 from borzoi.shards.rings.requests import Done
 from borzoi.shares import ShareFigures
 from borzoi.storage.encrypted import Encryption, cipher_of
@@ -41,7 +38,6 @@ from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.offsets import ConsumerOffsets
 from borzoi.storage.open_files import OpenFiles
-from borzoi.storage.reader import Packed, Slices
 from borzoi.storage.staging import LargeBatch
 from borzoi.storage.trash import retire_directory
 
@@ -64,11 +60,9 @@ class Partitions:
         durability: Durability,
         commit: GroupCommit,
         readers: Readers,
-        warm_reads: WarmReads,
         *,
         consumers_max: int,
         share_weight: int,
-        response_size_max: int,
         deduplication: Deduplication | None = None,
         encryption: Encryption | None = None,
     ) -> None:
@@ -79,23 +73,22 @@ class Partitions:
         self._durability = durability
         self._commit = commit
         self._readers = readers
-        self._warm_reads = warm_reads
         self._consumers_max = consumers_max
         self._share_weight = share_weight
-        self._response_size_max = response_size_max
         self._deduplication = deduplication
         self._encryption = encryption
-        self._owned: dict[int, OwnedPartition] = {}
+        self.by_namespace: dict[int, OwnedPartition] = {}
+        """Those that are open. Only this class changes it."""
         self._refused: dict[int, str] = {}
         self.on_large_batch: Callable[[Target, LargeBatch], None] = lambda _target, _batch: None
 
     def __iter__(self) -> Iterator[OwnedPartition]:
-        return iter(list(self._owned.values()))
+        return iter(list(self.by_namespace.values()))
 
     def adopt(self, target: Target, log: PartitionLog, offsets: ConsumerOffsets) -> None:
         """Take over a partition that recovery has opened, and publish it."""
         partition = OwnedPartition(target, log, offsets, log.written)
-        self._owned[target.namespace] = partition
+        self.by_namespace[target.namespace] = partition
         log.tell_large_batches(lambda batch: self.on_large_batch(target, batch))
         self._commit.publish(partition, log.written)
 
@@ -110,7 +103,7 @@ class Partitions:
 
     def find(self, target: Target) -> OwnedPartition:
         """The partition, in the life that `target` means."""
-        partition = self._owned.get(target.namespace)
+        partition = self.by_namespace.get(target.namespace)
         if partition is None:
             if target.namespace in self._refused:
                 raise CannotReadPartitions(self._refused[target.namespace])
@@ -124,7 +117,7 @@ class Partitions:
 
     def known_target(self, namespace: int, birth: int) -> Target | None:
         """The partition of that birth if it is open here; None: look it up in the metadata."""
-        partition = self._owned.get(namespace)
+        partition = self.by_namespace.get(namespace)
         if partition is None or partition.target.birth != birth:
             return None
         return partition.target
@@ -162,89 +155,6 @@ class Partitions:
             done(error.status)
             return
         partition.appends.append(done)
-        self._commit.touch(partition)
-
-    def resolve_poll(
-        self,
-        target: Target,
-        poll: Poll,
-        done: Done,
-        *,
-        heals_left: int = HEALS_MAX,
-        loads_left: int = WARM_TRIES_MAX,
-    ) -> None:
-        """Decide what a poll returns: first offset, message count, current offset."""
-
-        def again() -> None:
-            self.resolve_poll(target, poll, done, heals_left=heals_left - 1)
-
-        def loaded() -> None:
-            self.resolve_poll(target, poll, done, heals_left=heals_left, loads_left=loads_left - 1)
-
-        try:
-            partition = self.find(target)
-            if self._durability is Durability.BUFFERED:
-                self._commit.flush(partition, _ignore_status, fsync=False)
-            published = partition.published
-            reader = self._readers.reader(partition.target)
-            kind = ConsumerKind(poll.consumer_kind)
-            start = poll_start(
-                poll,
-                published,
-                partition.offsets.get(kind, poll.consumer),
-                lambda timestamp: reader.find_timestamp(
-                    published, timestamp, may_wait=loads_left == 0
-                ),
-            )
-        except Packed as packed:
-            self._warm_reads.load(packed, loaded, lambda error: done(error.status), user=poll.user)
-            return
-        except BrokerError as error:
-            if heals_left == 0 or not self._readers.heal(target, again):
-                done(error.status)
-            return
-        current = current_offset(published)
-        if start is None:
-            done(0, 0, 0, current)
-            return
-
-        def read(slices: Slices | None, error: BrokerError | None) -> None:
-            if slices is None:
-                if heals_left == 0 or not self._readers.heal(target, again):
-                    done(error.status if error is not None else 0, 0, 0, current)
-            elif poll.auto_commit and slices.message_count:
-                self._commit_poll(partition, poll, slices, current, done)
-            else:
-                done(0, slices.first_offset, slices.message_count, current)
-
-        self._warm_reads.read(
-            reader, published, start, poll.count_max, self._response_size_max, read, user=poll.user
-        )
-
-    def _commit_poll(
-        self,
-        partition: OwnedPartition,
-        poll: Poll,
-        slices: Slices,
-        current: int,
-        done: Done,
-    ) -> None:
-        """Auto-commit: the last offset of a poll counts before the poll is answered."""
-        found = slices.message_count
-        if not partition.alive:
-            done(PartitionNotFound.status)
-            return
-        try:
-            last = slices.first_offset + found - 1
-            partition.offsets.store(
-                ConsumerKind(poll.consumer_kind), poll.consumer, last, poll.user
-            )
-        except BrokerError as error:
-            done(error.status)
-            return
-        partition.offset_commits.append(
-            lambda status: done(status, slices.first_offset, found, current)
-        )
         self._commit.touch(partition)
 
     def store_offset(
@@ -350,13 +260,13 @@ class Partitions:
             directory, self._files, self._open_files, self._consumers_max, self._share_weight
         )
         self.adopt(target, log, offsets)
-        return self._owned[target.namespace]
+        return self.by_namespace[target.namespace]
 
     def _end(self, partition: OwnedPartition, status: int) -> bool:
         """End a life; whether its directory is out of the way of the next one."""
         target = partition.target
         partition.log.close()
-        del self._owned[target.namespace]
+        del self.by_namespace[target.namespace]
         moved = self._retire(target.namespace, f"{target.birth}-{target.namespace}")
         # Last: whoever is told may ask again at once, and must not find the old life.
         partition.end(status)
@@ -390,10 +300,10 @@ class Partitions:
             LOG.warning("partition %s has no files until the first append: %s", target, error)
 
     def _owned_of(self, stream_id: int, topic_id: int, run: Run) -> list[OwnedPartition]:
-        if run.count < len(self._owned):
+        if run.count < len(self.by_namespace):
             numbers = range(run.first_partition, run.first_partition + run.count)
             spaces = (pack_namespace(stream_id, topic_id, number) for number in numbers)
-            found = (self._owned.get(namespace) for namespace in spaces)
+            found = (self.by_namespace.get(namespace) for namespace in spaces)
             return [one for one in found if one is not None and one.target.birth == run.birth]
         return [
             one
@@ -405,7 +315,7 @@ class Partitions:
     def _owned_of_topic(self, stream_id: int, topic_id: int) -> list[OwnedPartition]:
         return [
             one
-            for one in self._owned.values()
+            for one in self.by_namespace.values()
             if unpack_namespace(one.target.namespace)[:2] == (stream_id, topic_id)
         ]
 

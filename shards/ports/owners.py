@@ -13,12 +13,11 @@ from borzoi.router.placement import shard_of
 from borzoi.router.pool import MemoryPool
 from borzoi.router.target import Target
 from borzoi.shards.changes.service import MetadataService
-from borzoi.shards.ports.requests import FlushJournals, Owned, ResolvePoll, TellSegments
+from borzoi.shards.ports.requests import FlushJournals, Owned, TellSegments
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.gather import answers
 from borzoi.shards.rings.lending import report_of, tell
 from borzoi.shards.rings.peers import Peers
-from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import At, AtOwner, Done
 from borzoi.storage.retention import Candidate
 
@@ -92,10 +91,6 @@ class PartitionOwners(Owners[Owned]):
         self._partitions = owned.partitions
         self._deleting = owned.deleting
         self._pool = pool
-
-    def resolve_poll(self, target: Target, poll: Poll, done: Done) -> None:
-        """What a poll returns, decided and committed by the owner; it carries no bytes."""
-        self.do(ResolvePoll(target, poll), done)
 
     async def candidates(self, target: Target) -> list[Candidate]:
         """The oldest sealed segments of a partition, for the size limit of its topic."""

@@ -1,12 +1,12 @@
 """Requests to the owner of a partition: what each carries, and how the owner carries it out."""
 
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from borzoi.router.target import Target
 from borzoi.shards.lifecycle.deleting import Deleting
 from borzoi.shards.lifecycle.repairing import Repairing
 from borzoi.shards.partitions.owned import Partitions
-from borzoi.shards.rings.poll import poll_of
+from borzoi.shards.rings.poll import Poll, poll_of
 from borzoi.shards.rings.requests import (
     NO_SLOT,
     AtOwner,
@@ -27,7 +27,14 @@ class Owned(NamedTuple):
     repairing: Repairing
 
 
-class ResolvePoll(PollAtOwner[Owned]):
+class Decides(Protocol):
+    """What the owner of a partition decides polls with."""
+
+    def resolve(self, target: Target, poll: Poll, done: Done) -> None:
+        """Decide, and with auto-commit commit, what a poll returns."""
+
+
+class ResolvePoll(PollAtOwner[Decides]):
     """Decide, and with auto-commit commit, what a poll returns; it carries no bytes.
 
     Results: first offset, message count, current offset.
@@ -48,9 +55,9 @@ class ResolvePoll(PollAtOwner[Owned]):
         poll = poll_of(head >> 8 & 0xFFFFFF, value, reach, user)
         return cls(Target(namespace, birth, NO_SLOT), poll)
 
-    def carry_out(self, at: Owned, done: Done) -> None:
+    def carry_out(self, at: Decides, done: Done) -> None:
         """Decide the poll."""
-        at.partitions.resolve_poll(self.target, self.poll, done)
+        at.resolve(self.target, self.poll, done)
 
 
 class StoreOffset(AtOwner[Owned]):
@@ -149,7 +156,6 @@ class CheckIndex(AtOwner[Owned]):
 
 
 AT_OWNER: Final[tuple[type[AtOwner[Owned]], ...]] = (
-    ResolvePoll,
     StoreOffset,
     GetOffset,
     DeleteOffset,

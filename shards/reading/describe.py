@@ -10,7 +10,6 @@ from borzoi.protocol.responses.streams import (
     TopicInfo,
 )
 from borzoi.shards.metadata.state import Run, State, Stream, Topic
-from borzoi.shards.reading.poll_start import current_offset
 from borzoi.shards.reading.readers import Readers
 from borzoi.storage.published import Published
 
@@ -129,7 +128,7 @@ def _describe_partition(partition_id: int, created_at: int, published: Published
         id=partition_id,
         created_at=created_at,
         segments_count=published.segment_count,
-        current_offset=current_offset(published),
+        current_offset=published.current_offset,
         size_bytes=published.size_bytes,
         messages_count=published.next_offset - published.first_offset,
     )

@@ -17,13 +17,14 @@ from borzoi.storage.files import Files
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.mapped import WindowCache
+from borzoi.storage.outcome import Doubt
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
 
 READERS_MAX: Final = 1024
 HEALS_MAX: Final = 8
-"""So many indexes are repaired for one poll; whoever needs more asks again."""
+"""So many indexes are checked for one poll; then its error stands."""
 
 
 class SegmentReplaced(OfPartition):
@@ -76,22 +77,36 @@ class Readers:
             self._windows.clear()
             self._index_windows.clear()
 
-    def heal(self, target: Target, again: Callable[[], None]) -> bool:
-        """After a failed read: have the index that may be to blame checked, then call `again`.
+    def read_on(
+        self, bytes_max: int, target: Target, offset: int, count: int
+    ) -> tuple[int, int, memoryview] | None:
+        """What follows the last read of a partition: current offset, message count and bytes.
 
-        False if no index is under suspicion: then the error stands.
+        None if the read does not go on there, or if nothing of this life is published.
         """
-        reader = self.reader(target)
-        segment = reader.doubted
-        if segment is None or self.ask_owner is None:
+        published = self.published(target.slot)
+        if published.birth != target.birth:
+            return None
+        found = self.reader(target).read_on(published, offset, count, bytes_max)
+        if found is None:
+            return None
+        return published.next_offset - 1, *found
+
+    def heal(self, target: Target, doubt: Doubt, again: Callable[[], None]) -> bool:
+        """Have the owner check an index that is in doubt, then call `again`.
+
+        False if there is no owner to ask: then the error stands.
+        """
+        if self.ask_owner is None:
             return False
+        reader = self.reader(target)
 
         def checked(_status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
             # Whatever came of it: the next read tells what is wrong, if something still is.
-            reader.accept(segment)
+            reader.accept(doubt.segment)
             again()
 
-        self.ask_owner(target, segment, checked)
+        self.ask_owner(target, doubt.segment, checked)
         return True
 
     def let_go_of_deleted(self) -> None:

@@ -22,11 +22,11 @@ from borzoi.shards.loop.periodic import Periodic
 from borzoi.shares import Line, user_taker
 from borzoi.storage.compressed_file import Replaced
 from borzoi.storage.copy_memory import Copy, CopyMemory
-from borzoi.storage.decryption import Decryption, Plain
+from borzoi.storage.decryption import Encrypted
 from borzoi.storage.files import Files
+from borzoi.storage.outcome import Cold, Doubt, Packed, Slices
 from borzoi.storage.published import Published
-from borzoi.storage.reader import Cold, Encrypted, Packed, PartitionReader, Slices
-from borzoi.storage.segment_view import ColdRange
+from borzoi.storage.reader import Outcome, PartitionReader
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -38,20 +38,34 @@ FETCH_SIZE: Final = 1024 * 1024
 ROOM_INTERVAL_S: Final = 0.01
 """How often a look is taken whether memory for copies has become free."""
 
-Read = Callable[[Slices | None, BrokerError | None], None]
-"""Told the slices, or why there are none."""
+Read = Callable[[Slices | Doubt | BrokerError], None]
+"""Called once with the messages, or with why there are none."""
 
 
 class Wanted(NamedTuple):
-    """What is to be read: the arguments of PartitionReader.read."""
+    """What is to be read: the arguments of PartitionReader.attempt."""
 
     reader: PartitionReader
     published: Published
     first_offset: int
     count_max: int
     bytes_max: int
-    whole: bool
+    copied_max: int | None
     taker: str
+
+    def attempt(self, *, may_wait: bool) -> Outcome | BrokerError:
+        """What a read comes to, errors included."""
+        try:
+            return self.reader.attempt(
+                self.published,
+                self.first_offset,
+                self.count_max,
+                self.bytes_max,
+                may_wait=may_wait,
+                copied_max=self.copied_max,
+            )
+        except BrokerError as error:
+            return error
 
 
 class Waiting:
@@ -92,53 +106,33 @@ class WarmReads:
         ended: Read,
         *,
         user: int,
-        whole: bool = False,
+        copied_max: int | None = None,
     ) -> None:
-        """Read as `PartitionReader.read` does, for a user; `ended` is called at once if nothing is
-        cold."""
-        taker = self._memory.reading_for = user_taker(user)
-        try:
-            slices = reader.read(
-                published, first_offset, count, bytes_max, may_wait=False, whole=whole
-            )
-        except (Cold, Packed) as missing:
-            reader.cold_count += 1
-            wanted = Wanted(reader, published, first_offset, count, bytes_max, whole, taker)
-            self._fetch_for(wanted, missing, ended, WARM_TRIES_MAX)
-        except Encrypted as encrypted:
-            self._decrypt(reader, encrypted.work, ended, taker)
-        except BrokerError as error:
-            ended(None, error)
-        else:
-            ended(slices, None)
+        """Read as `PartitionReader.attempt` does, for a user; `ended` is called at once if
+        nothing is cold."""
+        taker = user_taker(user)
+        wanted = Wanted(reader, published, first_offset, count, bytes_max, copied_max, taker)
+        self._attempt(wanted, ended, WARM_TRIES_MAX)
 
     def _attempt(self, wanted: Wanted, ended: Read, tries_left: int) -> None:
-        reader, published, first_offset, count, bytes_max, whole, taker = wanted
-        self._memory.reading_for = taker
-        may_wait = tries_left == 0
-        try:
-            slices = reader.read(
-                published, first_offset, count, bytes_max, may_wait=may_wait, whole=whole
-            )
-        except (Cold, Packed) as missing:
-            self._fetch_for(wanted, missing, ended, tries_left)
-        except Encrypted as encrypted:
-            self._decrypt(reader, encrypted.work, ended, taker)
-        except BrokerError as error:
-            ended(None, error)
-        else:
-            ended(slices, None)
+        self._memory.reading_for = wanted.taker
+        outcome = wanted.attempt(may_wait=tries_left == 0)
+        if isinstance(outcome, Encrypted):
+            self._decrypt(outcome, ended, wanted.taker)
+            return
+        if not isinstance(outcome, Cold | Packed):
+            ended(outcome)
+            return
+        if tries_left == WARM_TRIES_MAX:
+            wanted.reader.cold_count += 1
 
-    def _fetch_for(
-        self, wanted: Wanted, missing: Cold | Packed, ended: Read, tries_left: int
-    ) -> None:
         def again() -> None:
             self._attempt(wanted, ended, tries_left - 1)
 
-        if isinstance(missing, Cold):
-            self._fetch(missing.range, again, ended)
+        if isinstance(outcome, Cold):
+            self._fetch(outcome, again, ended)
         else:
-            self._load(missing, again, lambda error: ended(None, error), wanted.taker)
+            self._load(outcome, again, ended, wanted.taker)
 
     def load(
         self,
@@ -220,32 +214,30 @@ class WarmReads:
                 return None  # Smaller reads of those that hold more do not come first.
         return None
 
-    def _decrypt(self, reader: PartitionReader, work: Decryption, ended: Read, taker: str) -> None:
-        def finish(copy: Copy, outcome: Plain | BrokerError) -> None:
-            self._memory.release(work.size, taker)
+    def _decrypt(self, encrypted: Encrypted, ended: Read, taker: str) -> None:
+        size = encrypted.size
+
+        def finish(copy: Copy, outcome: Slices | Doubt | BrokerError) -> None:
+            self._memory.release(size, taker)
             self._memory.reading_for = taker
             self._memory.hold(copy)
-            try:
-                slices = reader.decrypted(work, outcome)
-            except BrokerError as error:
-                ended(None, error)
-            else:
-                ended(slices, None)
+            ended(outcome)
 
         def run() -> None:
             copy = Copy()
+            outcome: Slices | Doubt | BrokerError
             try:
-                copy = Copy(work.size)
-                outcome = work.run(memoryview(copy))
+                copy = Copy(size)
+                outcome = encrypted.decrypt(memoryview(copy))
             except Exception as error:
-                # A fault of ours, but whoever waits must hear of it, and in the loop's thread.
+                # A fault of ours, but what waits must be answered, and in the loop's thread.
                 LOG.exception("a decryption broke")
                 outcome = CannotDecryptData(str(error))
             self._loop.call_soon_threadsafe(finish, copy, outcome)
 
-        self._when_there_is_room(work.size, taker, lambda: self._disk.submit(run))
+        self._when_there_is_room(size, taker, lambda: self._disk.submit(run))
 
-    def _fetch(self, cold: ColdRange, again: Callable[[], None], ended: Read) -> None:
+    def _fetch(self, cold: Cold, again: Callable[[], None], ended: Read) -> None:
         def run() -> None:
             try:
                 self._read_through(cold)
@@ -254,13 +246,13 @@ class WarmReads:
                 self._loop.call_soon_threadsafe(again)
             except OSError as error:
                 failed = CannotReadFile(f"{cold.path}: {error}")
-                self._loop.call_soon_threadsafe(ended, None, failed)
+                self._loop.call_soon_threadsafe(ended, failed)
             else:
                 self._loop.call_soon_threadsafe(again)
 
         self._disk.submit(run)
 
-    def _read_through(self, cold: ColdRange) -> None:
+    def _read_through(self, cold: Cold) -> None:
         fd = self._files.open(cold.path, os.O_RDONLY)
         try:
             for position in range(cold.start, cold.end, FETCH_SIZE):

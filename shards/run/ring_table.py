@@ -15,8 +15,14 @@ from borzoi.shards.observing.read_hits import Caches, TellReadHits
 from borzoi.shards.observing.upkeep_report import TellUpkeep, Upkeep
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.ports.append import Appends
-from borzoi.shards.ports.owners import PartitionOwners
-from borzoi.shards.ports.requests import AT_OWNER, FlushJournals, TellSegments
+from borzoi.shards.ports.owners import Owners, PartitionOwners
+from borzoi.shards.ports.requests import (
+    AT_OWNER,
+    Decides,
+    FlushJournals,
+    ResolvePoll,
+    TellSegments,
+)
 from borzoi.shards.reading.readers import Readers, SegmentReplaced
 from borzoi.shards.rings.requests import Append, Done, Request, Serve
 
@@ -24,6 +30,7 @@ from borzoi.shards.rings.requests import Append, Done, Request, Serve
 def ring_table(
     appends: Appends,
     owners: PartitionOwners,
+    poll_owners: Owners[Decides],
     partitions: Partitions,
     metadata: MetadataService,
     writing: MetadataWriting | None,
@@ -44,6 +51,7 @@ def ring_table(
 
     table: dict[type[Request], Serve] = {
         Append: appends.serve,
+        ResolvePoll: poll_owners.serve,
         TellSegments: owners.serve_segments,
         **dict.fromkeys(AT_OWNER, owners.serve),
         **dict.fromkeys(AT_OWNER_OF_CLAIMS, groups.owners.serve),

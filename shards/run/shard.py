@@ -65,7 +65,7 @@ from borzoi.shards.partitions.large_batches import LargeBatches
 from borzoi.shards.ports.append import Appends
 from borzoi.shards.ports.owners import Owners, PartitionOwners
 from borzoi.shards.ports.partitioning import Sends
-from borzoi.shards.ports.polls import Polls
+from borzoi.shards.ports.reads import Reads
 from borzoi.shards.ports.requests import CheckIndex, Owned
 from borzoi.shards.reading.describe import Describer
 from borzoi.shards.reading.readers import SegmentReplaced
@@ -149,12 +149,35 @@ class Shard:
         gather = Gather(peers, memory.pool)
         local = LocalMembers(self.metadata, lambda client_id: self._clients.knows(client_id))
         self._clients = Clients(gather, local.groups_of)
+        self._reads = Reads(
+            spec.shard,
+            spec.shard_count,
+            storage.partitions,
+            storage.commit,
+            storage.readers,
+            storage.warm_reads,
+            peers,
+            storage.durability,
+            config.limits.response_size_max,
+        )
         claims = Claims(
-            storage.partitions, self.metadata, lambda *what: self.groups.released(*what)
+            self._reads,
+            storage.partitions,
+            self.metadata,
+            lambda *what: self.groups.released(*what),
         )
         claim_owners = Owners(spec.shard, spec.shard_count, peers, self.metadata, claims)
         self.coordinator = None if writer is None else self._new_coordinator(local, claim_owners)
-        self.groups = Groups(spec.shard, peers, memory.pool, local, claim_owners, self.coordinator)
+        self.groups = Groups(
+            spec.shard,
+            peers,
+            memory.pool,
+            local,
+            self._reads,
+            claims,
+            claim_owners,
+            self.coordinator,
+        )
         self._logins = self._new_logins()
         self._caches = Caches(storage.readers, gather)
         self._upkeep = Upkeep(spec.shard, self._upkeep_stats, gather)
@@ -163,6 +186,7 @@ class Shard:
         self.ring_table = ring_table(
             self._appends,
             self._owners,
+            Owners(spec.shard, spec.shard_count, peers, self.metadata, self._reads),
             storage.partitions,
             self.metadata,
             self.writing,
@@ -266,13 +290,7 @@ class Shard:
             metadata=self.metadata,
             migration=Migration(self._peers, config.tcp.socket_migration, self._supervisor.tell),
             owners=self._owners,
-            polls=Polls(
-                storage.readers,
-                self._owners,
-                storage.warm_reads,
-                storage.durability,
-                config.limits.response_size_max,
-            ),
+            reads=self._reads,
             sends=self._sends,
             snapshots=Snapshots(
                 config,

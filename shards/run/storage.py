@@ -108,10 +108,8 @@ class ShardStorage:
             self.durability,
             self.commit,
             self.readers,
-            self.warm_reads,
             consumers_max=config.limits.consumers_per_partition_max,
             share_weight=config.limits.share_weight,
-            response_size_max=config.limits.response_size_max,
             deduplication=self.deduplication,
             encryption=self.encryption,
         )

@@ -11,7 +11,6 @@ from typing import Final, Protocol
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.errors import NotResolvedConsumer, PartitionNotFound
 from borzoi.protocol.identifiers import ConsumerKind
-from borzoi.shards.groups.requests import GroupPoll
 from borzoi.shards.groups.roster import Holding
 from borzoi.shards.groups.share import Share
 from borzoi.shards.handlers.membership import Member, membership
@@ -19,7 +18,7 @@ from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.state import Stream, Topic
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.serving.reply import Messages, Reply, polled_slices
-from borzoi.storage.reader import Slices
+from borzoi.storage.outcome import Slices
 
 NOTHING: Final = Messages(0, 0, 0, (), 0)
 """For a member that has nothing to poll: partition 0, offset 0, no messages."""
@@ -86,7 +85,4 @@ def _poll(
         else:
             poller.fail_with(status)
 
-    services.groups.owners.do(
-        GroupPoll(target, poll, share.claim(holding)),
-        services.polls.after_owner(target, poll.user, polled),
-    )
+    services.groups.poll(target, poll, share.claim(holding), polled)

@@ -21,7 +21,7 @@ from borzoi.shards.serving.group_poll import Poller as GroupPoller
 from borzoi.shards.serving.group_poll import begin_group_poll
 from borzoi.shards.serving.new_life import Named, new_life
 from borzoi.shards.serving.reply import Messages, polled_slices
-from borzoi.storage.reader import Slices
+from borzoi.storage.outcome import Slices
 
 ROUTES_MAX: Final = 64
 OFFSET: Final = int(StrategyKind.OFFSET)
@@ -79,7 +79,7 @@ class Polling:
                 route, strategy, value, count, auto_commit = found
                 if strategy == OFFSET and not auto_commit:
                     # What a consumer that reads on asks for, again and again.
-                    following = self._services.polls.read_on(route.target, value, count)
+                    following = self._services.reads.read_on(route.target, value, count)
                     if following is not None:
                         current, found_count, view = following
                         self._poller.reply(
@@ -145,7 +145,7 @@ class Polling:
     def _poll(self, route: PollRoute, poll: Poll) -> None:
         self._in_work = route, poll
         self._retried = False
-        self._services.polls.poll(route.target, poll, self._polled)
+        self._services.reads.poll(route.target, poll, self._polled)
 
     def _polled(self, status: int, current: int, slices: Slices | None) -> None:
         work = self._in_work

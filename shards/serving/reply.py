@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from borzoi.storage.reader import Slices
+from borzoi.storage.outcome import Slices
 
 
 class Status(msgspec.Struct, frozen=True, gc=False):

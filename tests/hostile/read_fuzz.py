@@ -11,7 +11,7 @@ messages, and is read while it is appended to, rolled, cut, shortened in secret,
 and compressed, with every offset, count, size and time that may be off by one or by 2^64.
 
 The claim: the child lives; a read returns messages that follow each other from where they were
-wanted, or raises what a reader may raise.
+wanted, or says what has to happen first, or raises what a reader may raise.
 """
 
 import argparse
@@ -34,8 +34,9 @@ from borzoi.protocol.loops import PLAIN_LOOPS_VARIABLE
 from borzoi.storage.codecs import Codec
 from borzoi.storage.files import BUFFERS_PER_WRITE_MAX, Files
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
+from borzoi.storage.outcome import Doubt, Slices
 from borzoi.storage.published import Published
-from borzoi.storage.reader import Cold, Encrypted, Packed, PartitionReader, Slices
+from borzoi.storage.reader import PartitionReader
 from tests.storage.ciphers import partition_cipher
 from tests.storage.partitions import NOW_US, Partition, begin_anew, payloads_in
 
@@ -48,7 +49,6 @@ BATCH_SIZES: Final = (1, 1, 2, 3, 10, 255, 256, 257)
 LARGE_BATCHES: Final = (4095, 4096, 4097)  # a window of the index has 4,096 entries
 STEPS: Final = 8
 READS_PER_STEP: Final = 40
-DECLARED: Final = (BrokerError, Cold, Packed, Encrypted)
 
 
 class Fuzzed:
@@ -213,19 +213,39 @@ class Fuzzed:
                     self._locate(published)
                 case 2 | 3 | 4:
                     self._read_on(published)
+                case 5:
+                    self._measure(published, self._offset(), self._count())
                 case _:
                     self._read(published, self._offset(), self._count())
             self.outcomes["answered"] += 1
-        except DECLARED as error:
+        except BrokerError as error:
             self.outcomes[type(error).__name__] += 1
 
     def _read(self, published: Published, offset: int, count: int) -> None:
         bytes_max = self._chance.choice((0, 1, 63, 64, 65, 100_000, 1 << 27))
-        found = self._reader.read(
+        found = self._reader.attempt(
             published, offset, count, bytes_max, may_wait=self._chance.random() < 0.8,
-            whole=self._chance.random() < 0.2,
+            copied_max=self._chance.choice((None, None, None, None, 1 << 62)),
         )  # fmt: skip
-        self._check(found, published, offset, count)
+        if isinstance(found, Slices):
+            self._check(found, published, offset, count)
+        else:
+            self._note_outcome(found)
+
+    def _note_outcome(self, found: object) -> None:
+        self.outcomes[type(found.error if isinstance(found, Doubt) else found).__name__] += 1
+
+    def _measure(self, published: Published, offset: int, count: int) -> None:
+        """What the index promises is what a read returns."""
+        bytes_max = self._chance.choice((0, 1, 63, 64, 65, 100_000, 1 << 27))
+        extent = self._reader.measure(published, offset, count, bytes_max)
+        if extent is None or published.birth in self._damaged:
+            return
+        assert extent.message_count <= count
+        found = self._reader.attempt(published, offset, count, bytes_max, may_wait=True)
+        if isinstance(found, Slices) and published.birth == self.partition.birth:
+            assert (found.first_offset, found.message_count) == extent
+            self.outcomes["measured"] += 1
 
     def _read_on(self, published: Published) -> None:
         """As a poll of a place that is remembered: read there, then read on with any count."""
@@ -240,7 +260,7 @@ class Fuzzed:
                 self._check(slices, published, wanted, count)
 
     def _locate(self, published: Published) -> None:
-        hot = self._reader._hot
+        hot = self._reader._segments.hot
         if hot is not None:
             place = hot.locate(published, self._offset(), self._count(), 1 << 27)
             assert place is None or place[1] < place[2]
@@ -250,7 +270,11 @@ class Fuzzed:
         wanted = self._chance.choice(
             (*EXTREMES, NOW_US - 1, NOW_US, NOW_US + 1, now_us - 1, now_us, now_us + 1)
         )
-        found = self._reader.find_timestamp(published, wanted, may_wait=self._chance.random() < 0.8)
+        may_wait = self._chance.random() < 0.8
+        found = self._reader.attempt_timestamp(published, wanted, may_wait=may_wait)
+        if not isinstance(found, int):
+            self._note_outcome(found)
+            return
         assert 0 <= found <= max(published.next_offset, self.partition.log.written.next_offset)
 
     def _check(self, found: Slices, published: Published, offset: int, count: int) -> None:

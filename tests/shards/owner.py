@@ -15,8 +15,10 @@ from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.ports.reads import Reads
 from borzoi.shards.reading.readers import Readers
 from borzoi.shards.reading.warm_reads import WarmReads
+from borzoi.shards.rings.requests import Done, Request
 from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.layout import DataLayout
@@ -45,6 +47,13 @@ class Statuses(list[int]):
 
     def done(self, status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
         self.append(status)
+
+
+class NoPeers:
+    """There is no other shard."""
+
+    def ask(self, shard: int, request: Request, _done: Done) -> None:
+        raise AssertionError(f"{request} is asked of shard {shard}")
 
 
 class Owner:
@@ -115,12 +124,21 @@ class Owner:
             self.durability,
             self.commit,
             self.readers,
-            WarmReads(self.loop.as_loop, self.disk, self.files, self.copy_memory),
             consumers_max=CONSUMERS_MAX,
             share_weight=1,
-            response_size_max=RESPONSE_SIZE_MAX,
             deduplication=self.deduplication,
             encryption=self.encryption,
+        )
+        self.reads = Reads(
+            0,
+            1,
+            self.partitions,
+            self.commit,
+            self.readers,
+            WarmReads(self.loop.as_loop, self.disk, self.files, self.copy_memory),
+            NoPeers(),
+            self.durability,
+            RESPONSE_SIZE_MAX,
         )
         self.repairing = Repairing(self.loop.as_loop, self.disk, self.partitions, self.commit)
         self.readers.ask_owner = self.repairing.check_index

@@ -14,8 +14,9 @@ from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.outcome import Doubt, Slices
 from borzoi.storage.published import Published
-from borzoi.storage.reader import PartitionReader, Slices
+from borzoi.storage.reader import PartitionReader
 from borzoi.storage.segment import Compressed
 from borzoi.storage.trash import retire_directory
 
@@ -183,14 +184,16 @@ class Partition:
         He finds the index as it has to be: a wrong one is for a test to repair.
         """
         while True:
-            try:
-                return self.reader.read(self.log.written, first_offset, count, bytes_max)
-            except CannotReadMessage:
-                segment = self.reader.doubted
-                if segment is None:
-                    raise
-                assert self.log.check_index(segment).entries is None
-                self.reader.accept(segment)
+            found = self.reader.attempt(
+                self.log.written, first_offset, count, bytes_max, may_wait=True
+            )
+            if isinstance(found, Slices):
+                return found
+            assert isinstance(found, Doubt)
+            if not isinstance(found.error, CannotReadMessage):
+                raise found.error
+            assert self.log.check_index(found.segment).entries is None
+            self.reader.accept(found.segment)
 
     def path(self, name: str) -> Path:
         return Path(self.directory, name)

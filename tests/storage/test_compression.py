@@ -17,8 +17,9 @@ from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.files import Files, FileStatus
 from borzoi.storage.files import Path as FilePath
 from borzoi.storage.layout import COMPRESSED, compressing_path, stored_log_path
+from borzoi.storage.outcome import Doubt, Packed, Slices
 from borzoi.storage.plain_blocks import PlainBlocks
-from borzoi.storage.reader import TRIES_MAX, Packed, PartitionReader, Slices
+from borzoi.storage.reader import TRIES_MAX, PartitionReader
 from borzoi.storage.segment import Compressed
 from tests.storage.crash_states import Disk
 from tests.storage.faults import ERRORS, FailingFiles
@@ -141,7 +142,9 @@ def test_a_run_ends_before_a_damaged_block_and_goes_on_behind_it(tmp_path: Path)
         for offset in (2, 3):
             with pytest.raises(InvalidMessageChecksum):
                 partition.read(offset, 12)
-        assert partition.reader.doubted == 0
+        found = partition.reader.attempt(partition.log.written, 3, 12, ALL, may_wait=True)
+        assert isinstance(found, Doubt)
+        assert found.segment == 0
         assert partition.read(4, 12) == PAYLOADS[4:]
         # The index is right, as its checksum says, although two messages cannot be seen.
         entries, lines = partition.log.check_index(0)
@@ -220,14 +223,13 @@ def read_without_waiting(partition: Partition, offset: int, count: int) -> tuple
     """What the loop does: the slices, and how often something had to be loaded."""
     held: list[object] = []
     for loads in range(10):
-        try:
-            return partition.reader.read(
-                partition.log.written, offset, count, ALL, may_wait=False
-            ), loads
-        except Packed as packed:
-            for missing in packed.missing:
-                missing.load()
-                held.append(missing.take_in())
+        found = partition.reader.attempt(partition.log.written, offset, count, ALL, may_wait=False)
+        if isinstance(found, Slices):
+            return found, loads
+        assert isinstance(found, Packed)
+        for missing in found.missing:
+            missing.load()
+            held.append(missing.take_in())
     raise AssertionError("it never ends")
 
 
@@ -244,12 +246,11 @@ def test_the_loop_is_told_what_to_load_once_for_all_segments(tmp_path: Path) -> 
     held = []
     for offset in range(12):
         while True:
-            try:
-                found = partition.reader.find_timestamp(
-                    partition.log.written, NOW_US + 1, may_wait=False
-                )
-            except Packed as packed:
-                held += [missing.load_now() for missing in packed.missing]
+            found = partition.reader.attempt_timestamp(
+                partition.log.written, NOW_US + 1, may_wait=False
+            )
+            if isinstance(found, Packed):
+                held += [missing.load_now() for missing in found.missing]
             else:
                 assert found == 12, offset
                 break
@@ -267,7 +268,10 @@ def test_one_read_takes_a_quarter_of_the_memory(tmp_path: Path) -> None:
         partition.directory, partition.new_windows(), Files(), blocks=PlainBlocks(memory)
     )
     assert len(partition.read()) == 8
-    slices = partition.reader.read(partition.log.written, 0, 20, ALL, whole=True)
+    slices = partition.reader.attempt(
+        partition.log.written, 0, 20, ALL, may_wait=True, copied_max=ALL
+    )
+    assert isinstance(slices, Slices)
     assert slices.message_count == 20, "what was promised is sent"
     del slices
     assert memory.size <= 8 * 1064

@@ -12,9 +12,11 @@ from borzoi.protocol.message import USER_HEADERS_SIZE_MAX, Message, checksum_of,
 from borzoi.storage import decryption
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.copy_memory import READ_PART, CopyMemory
+from borzoi.storage.decryption import Encrypted
 from borzoi.storage.files import Files
+from borzoi.storage.outcome import Slices
 from borzoi.storage.plain_blocks import PlainBlocks
-from borzoi.storage.reader import Encrypted, PartitionReader
+from borzoi.storage.reader import PartitionReader
 from borzoi.storage.segment_form import COPY_SIZE, HEADER_SIZE, MESSAGE_OVERHEAD, form_of
 from tests.storage.ciphers import (
     OTHER_KEY,
@@ -385,33 +387,18 @@ def test_large_reads_are_left_to_a_thread_and_bounded(tmp_path: Path) -> None:
     for start in range(0, 600, 50):
         partition.append(*payloads[start : start + 50])
     written = partition.log.written
-    with pytest.raises(Encrypted) as raised:
-        partition.reader.read(written, 0, ALL, ALL, may_wait=False)
-    work = raised.value.work
+    work = partition.reader.attempt(written, 0, ALL, ALL, may_wait=False)
+    assert isinstance(work, Encrypted)
     assert decryption.INLINE_SIZE_MAX < work.size <= 256 * 1024
-    plain = work.run(memoryview(bytearray(work.size)))
-    slices = partition.reader.decrypted(work, plain)
+    slices = work.decrypt(memoryview(bytearray(work.size)))
+    assert isinstance(slices, Slices)
     assert slices.message_count == 256 * 1024 // (1064 + MESSAGE_OVERHEAD)
-    small = partition.reader.read(written, 3, 10, ALL, may_wait=False)
+    small = partition.reader.attempt(written, 3, 10, ALL, may_wait=False)
+    assert isinstance(small, Slices)
     assert small.message_count == 10
     # A message that is larger than all bounds is read alone.
     offset = partition.append(bytes(300 * 1024), b"next")
     assert partition.read(offset, 2) == [bytes(300 * 1024)]
-
-
-def test_what_somebody_still_has_is_not_decrypted_again(tmp_path: Path) -> None:
-    partition = encrypted_partition(tmp_path)
-    partition.append(*PAYLOADS)
-    written = partition.log.written
-    counted = partition.reader.read(written, 1, ALL, ALL)
-    sent = partition.reader.read(written, 1, counted.message_count, ALL)
-    assert sent.views[0] is counted.views[0]
-    assert partition.reader.read(written, 1, 2, ALL).message_count == 2
-    view = id(sent.views[0])
-    del counted, sent
-    again = partition.reader.read(written, 1, 3, ALL)
-    assert again.message_count == 3
-    assert view
 
 
 def test_no_memory_is_no_reason_to_fail_for_those_who_may_wait(tmp_path: Path) -> None:
@@ -422,14 +409,16 @@ def test_no_memory_is_no_reason_to_fail_for_those_who_may_wait(tmp_path: Path) -
     others = memory.take(1000)
     assert others is not None
     written = partition.log.written
-    with pytest.raises(Encrypted):
-        partition.reader.read(written, 0, 1, ALL, may_wait=False)
+    refused = partition.reader.attempt(written, 0, 1, ALL, may_wait=False)
+    assert isinstance(refused, Encrypted)
     found = partition.reader.read(written, 0, 1, ALL)
     assert found.message_count == 1
     assert memory.size == 1000 + 65 + MESSAGE_OVERHEAD
     del others, found
     assert memory.size == 0
-    assert partition.reader.read(written, 0, 1, ALL, may_wait=False).message_count == 1
+    again = partition.reader.attempt(written, 0, 1, ALL, may_wait=False)
+    assert isinstance(again, Slices)
+    assert again.message_count == 1
 
 
 def reader_with(partition: Partition, memory: CopyMemory) -> PartitionReader:
@@ -445,8 +434,8 @@ def reader_with(partition: Partition, memory: CopyMemory) -> PartitionReader:
 def test_plain_reads_are_not_copied_when_there_is_a_key(tmp_path: Path) -> None:
     partition = Partition(tmp_path, cipher=partition_cipher(encrypts=False))
     partition.append(*PAYLOADS)
-    slices = partition.reader.read(partition.log.written, 0, ALL, ALL)
-    assert slices.stored == ()
+    slices = partition.reader.attempt(partition.log.written, 0, ALL, ALL, may_wait=False)
+    assert isinstance(slices, Slices)
     assert slices.views[0].readonly  # of the map
 
 

@@ -55,7 +55,7 @@ def test_what_stays_mapped(
     read_on(9, 13)
     # Nothing but the windows that are shared with logs is left of sealed indexes.
     windows.clear()
-    reader._hot = None
+    reader._segments.hot = None
     assert mapped_indexes(partition) == after_a_roll
     index_windows.clear()
     assert mapped_indexes(partition) == []

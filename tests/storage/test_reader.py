@@ -12,8 +12,9 @@ from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum
 from borzoi.storage.files import Files
 from borzoi.storage.files import Path as FilePath
 from borzoi.storage.mapped import WindowCache
+from borzoi.storage.outcome import Slices
 from borzoi.storage.published import Published
-from borzoi.storage.reader import PartitionReader, Slices
+from borzoi.storage.reader import PartitionReader
 from borzoi.storage.trash import empty_trash
 from borzoi.storage.verified import RANGES_MAX, VerifiedOffsets
 from tests.storage.partitions import (

@@ -43,6 +43,7 @@ class Group:
         self.metadata = StandingMetadata()
         self.released: list[tuple[Target, int, int, int]] = []
         self.claims = Claims(
+            self.owner.reads,
             self.owner.partitions,
             self.metadata.as_service,
             lambda *what: self.released.append(what),
@@ -56,7 +57,7 @@ class Group:
         """Status, first offset, message count, current offset."""
         answers = Answers()
         poll = Poll(StrategyKind.NEXT, 0, count, ConsumerKind.GROUP, claim.group_id, commit, 0)
-        self.claims.poll(TARGET, poll, claim, answers.done)
+        self.claims.measure(TARGET, poll, claim, answers.done)
         self.owner.loop.settle()
         (answer,) = answers.told
         return answer
@@ -144,7 +145,7 @@ def test_a_deleted_group_gets_and_leaves_nothing(group: Group) -> None:
     group.poll(A, 3, commit=True)
     answers = Answers()
     poll = Poll(StrategyKind.NEXT, 0, 1, ConsumerKind.GROUP, 0, True, 0)
-    group.claims.poll(TARGET, poll, A, answers.done)
+    group.claims.measure(TARGET, poll, A, answers.done)
     group.metadata.delete_group()
     group.owner.partitions.apply_effects(Effects(7, groups_removed=[GROUP]))
     group.owner.loop.settle()

@@ -17,6 +17,7 @@ from borzoi.shards.metadata.effects import Effects, RunRemoved
 from borzoi.shards.metadata.state import Run
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.rings.poll import Poll
+from borzoi.storage.outcome import Slices
 from borzoi.storage.recovery_point import read_recovery_point
 from tests.shards.owner import (
     JOURNAL_MESSAGES_MAX,
@@ -452,11 +453,11 @@ def test_a_poll_makes_the_owner_write_its_journal_first(new_owner: NewOwner) -> 
     owner = new_owner(Durability.BUFFERED)
     owner.send(b"a", b"b")
     owner.loop.settle()
-    told: list[tuple[int, int, int, int]] = []
-    owner.partitions.resolve_poll(
-        TARGET, Poll(3, 0, 10, 1, 1, False, 0), lambda *results: told.append(results)
-    )
-    assert told == [(0, 0, 2, 1)]
+    told: list[tuple[int, int, Slices | None]] = []
+    owner.reads.poll(TARGET, Poll(3, 0, 10, 1, 1, False, 0), lambda *results: told.append(results))
+    ((status, current, slices),) = told
+    assert slices is not None
+    assert (status, slices.first_offset, slices.message_count, current) == (0, 0, 2, 1)
     assert owner.visible() == [b"a", b"b"]
 
 

@@ -8,9 +8,10 @@ import pytest
 from borzoi.protocol.errors import BrokerError
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.reading.warm_reads import ROOM_INTERVAL_S, WarmReads
-from borzoi.storage import reader
+from borzoi.storage import range_read
 from borzoi.storage.encrypted import Encryption
-from borzoi.storage.reader import Cold, PartitionReader, Slices
+from borzoi.storage.outcome import Cold, Doubt, Slices
+from borzoi.storage.reader import PartitionReader
 from tests.shards.owner import COPIED_SIZE_MAX, TARGET, Owner
 from tests.storage.ciphers import KEY
 
@@ -21,7 +22,7 @@ PAYLOAD = b"p" * 4000
 @pytest.fixture
 def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Owner:
     """A partition whose log is not in the page cache, and nothing of it counts as recent."""
-    monkeypatch.setattr(reader, "RECENT_SIZE", 0)
+    monkeypatch.setattr(range_read, "RECENT_SIZE", 0)
     owner = Owner(tmp_path, Durability.WRITTEN)
     for _ in range(MESSAGES):
         owner.send(PAYLOAD)
@@ -50,17 +51,14 @@ def reader_of(owner: Owner) -> PartitionReader:
 
 
 def is_cold(owner: Owner) -> bool:
-    try:
-        reader_of(owner).read(owner.published, 0, MESSAGES, 1 << 30, may_wait=False)
-    except Cold:
-        return True
-    return False
+    found = reader_of(owner).attempt(owner.published, 0, MESSAGES, 1 << 30, may_wait=False)
+    return isinstance(found, Cold)
 
 
 def test_cold_bytes_are_fetched_by_a_thread_and_then_served(stopped: Owner) -> None:
     if not is_cold(stopped):
         pytest.fail("the page cache kept the file although it was told to drop it")
-    found: list[Slices | BrokerError | None] = []
+    found: list[Slices | Doubt | BrokerError] = []
     reads = WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files, stopped.copy_memory)
     reader = reader_of(stopped)
     reads.read(
@@ -69,7 +67,7 @@ def test_cold_bytes_are_fetched_by_a_thread_and_then_served(stopped: Owner) -> N
         0,
         MESSAGES,
         1 << 30,
-        lambda slices, error: found.append(slices or error),
+        found.append,
         user=1,
     )
     assert found == [], "nothing is answered before the thread has read"
@@ -85,7 +83,7 @@ def test_cold_bytes_are_fetched_by_a_thread_and_then_served(stopped: Owner) -> N
 
 def test_warm_bytes_are_served_at_once(stopped: Owner) -> None:
     stopped.log_file.read_bytes()
-    found: list[Slices | None] = []
+    found: list[Slices | Doubt | BrokerError] = []
     reader = reader_of(stopped)
     WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files, stopped.copy_memory).read(
         reader,
@@ -93,11 +91,11 @@ def test_warm_bytes_are_served_at_once(stopped: Owner) -> None:
         3,
         5,
         1 << 30,
-        lambda slices, _error: found.append(slices),
+        found.append,
         user=1,
     )
     (slices,) = found
-    assert slices is not None
+    assert isinstance(slices, Slices)
     assert (slices.first_offset, slices.message_count) == (3, 5)
     assert (reader.reads_count, reader.cold_count) == (1, 0)
 
@@ -107,19 +105,20 @@ def test_what_was_written_lately_is_not_even_looked_up(tmp_path: Path) -> None:
     owner.send(PAYLOAD)
     owner.loop.settle()
     evict(owner.log_file)
-    read = reader_of(owner).read(owner.published, 0, 1, 1 << 30, may_wait=False)
+    read = reader_of(owner).attempt(owner.published, 0, 1, 1 << 30, may_wait=False)
+    assert isinstance(read, Slices)
     assert read.message_count == 1
 
 
 def test_a_file_that_vanished_while_it_was_fetched_is_an_error_not_a_hang(stopped: Owner) -> None:
-    found: list[BrokerError | None] = []
+    found: list[Slices | Doubt | BrokerError] = []
     WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files, stopped.copy_memory).read(
         reader_of(stopped),
         stopped.published,
         0,
         MESSAGES,
         1 << 30,
-        lambda _slices, error: found.append(error),
+        found.append,
         user=1,
     )
     stopped.log_file.unlink()
@@ -137,7 +136,7 @@ def test_decryption_waits_for_memory_and_gives_it_back(tmp_path: Path) -> None:
     memory = owner.copy_memory
     memory.reading_for = "user 2"
     others = memory.take(COPIED_SIZE_MAX - 1000)
-    found: list[Slices | BrokerError | None] = []
+    found: list[Slices | Doubt | BrokerError] = []
     reads = WarmReads(owner.loop.as_loop, owner.disk, owner.files, memory)
     reads.read(
         reader_of(owner),
@@ -145,7 +144,7 @@ def test_decryption_waits_for_memory_and_gives_it_back(tmp_path: Path) -> None:
         0,
         MESSAGES,
         1 << 30,
-        lambda slices, error: found.append(slices or error),
+        found.append,
         user=1,
     )
     owner.loop.advance(10 * ROOM_INTERVAL_S)

@@ -29,8 +29,8 @@ from borzoi.shards.upkeep.compression import (
 from borzoi.shards.upkeep.compression_backlog import LAG_S
 from borzoi.storage.codecs import Codec
 from borzoi.storage.compressor import compress_segment
+from borzoi.storage.outcome import Slices
 from borzoi.storage.ratio import Ratio
-from borzoi.storage.reader import Slices
 from borzoi.storage.segment import Compressed, SealedSegment
 from tests.shards.hand_loop import HandExecutor
 from tests.shards.lifecycle.test_deleting import run_disk, send
@@ -433,8 +433,8 @@ def test_reads_wait_for_memory_and_are_served_in_turn(packer: Packer) -> None:
     served: list[tuple[int, list[bytes]]] = []
 
     def read(number: int) -> None:
-        def ended(slices: Slices | None, error: object) -> None:
-            assert slices is not None, error
+        def ended(slices: object) -> None:
+            assert isinstance(slices, Slices), slices
             served.append((number, [bytes(view) for view in slices.views]))
 
         reader = owner.readers.reader(TARGET)

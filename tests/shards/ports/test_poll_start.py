@@ -3,7 +3,7 @@
 import pytest
 
 from borzoi.protocol.identifiers import ConsumerKind, StrategyKind
-from borzoi.shards.reading.poll_start import current_offset, poll_start
+from borzoi.shards.ports.reads import poll_start
 from borzoi.shards.rings.poll import Poll
 from borzoi.storage.published import Published
 
@@ -22,7 +22,7 @@ def start_of(
 ) -> int | None:
     poll = Poll(strategy, value, count, ConsumerKind.CONSUMER, 1, False, 0)
     # Times are offsets times ten here.
-    return poll_start(poll, published, committed, lambda timestamp: min(10, -(-timestamp // 10)))
+    return poll_start(poll, published, committed, min(10, -(-value // 10)))
 
 
 @pytest.mark.parametrize("strategy", list(StrategyKind))
@@ -69,4 +69,4 @@ def test_where_it_begins(
 
 
 def test_the_current_offset_is_that_of_the_last_message() -> None:
-    assert [current_offset(one) for one in (EMPTY, WHOLE, SHORTENED, GONE)] == [0, 9, 9, 9]
+    assert [one.current_offset for one in (EMPTY, WHOLE, SHORTENED, GONE)] == [0, 9, 9, 9]
