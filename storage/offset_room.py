@@ -74,7 +74,8 @@ class OffsetRoom:
         self._takers: dict[int, str] = {}
         self._groups: set[int] = set()
         self._users: dict[int, int] = {}  # of those whose note is in the file, or due
-        self._due: list[int] = []
+        self.due: list[int] = []
+        """Consumers whose note is not in the file yet; until `write`."""
         self._notes_count = 0
 
     def load(self, consumers: Iterable[tuple[ConsumerKind, int]]) -> None:
@@ -109,7 +110,7 @@ class OffsetRoom:
             )
         self._place(id, taker)
         self._users[id] = user
-        self._due.append(id)
+        self.due.append(id)
 
     def forget(self, kind: ConsumerKind, id: int) -> None:
         """The offset is gone; its place is free."""
@@ -123,14 +124,14 @@ class OffsetRoom:
 
     def write(self) -> None:
         """Bring the notes that are due to the file: with the kernel when it returns. OSError."""
-        if not self._due:
+        if not self.due:
             return
-        due = [(id, self._users[id]) for id in self._due if id in self._users]
+        due = [(id, self._users[id]) for id in self.due if id in self._users]
         if self._notes_count + len(due) > NOTES_PART * self._consumers_max:
             self._replace(self._users.items())
         else:
             self._append(due)
-        self._due.clear()
+        self.due.clear()
 
     def figures(self) -> ShareFigures:
         """How full it is, of consumers."""

@@ -27,7 +27,7 @@ from borzoi.shares import ShareFigures
 from borzoi.storage.files import Files
 from borzoi.storage.layout import OFFSET_DIRECTORIES, is_number
 from borzoi.storage.offset_room import OffsetRoom
-from borzoi.storage.open_files import OpenFiles
+from borzoi.storage.open_files import KeptFiles, OpenFiles
 
 OFFSET: Final = struct.Struct("<Q")
 DIGEST_ROW: Final = struct.Struct("<QQQ")  # kind, id, offset
@@ -83,6 +83,8 @@ class ConsumerOffsets:
         self._room: OffsetRoom | None = None  # until there is a consumer: most have none
         self._offsets: dict[tuple[ConsumerKind, int], int] = {}
         self._before_commit: dict[tuple[ConsumerKind, int], int | None] = {}  # the dirty ones
+        # A consumer commits again and again: its file stays open as long as others leave room.
+        self._kept: dict[tuple[ConsumerKind, int], KeptFiles] = {}
         self._unsynced: set[tuple[ConsumerKind, int]] = set()
         self._unsynced_names: set[ConsumerKind] = set()
         self._failed_sync = OffsetsSync((), ())
@@ -150,7 +152,7 @@ class ConsumerOffsets:
         If one cannot be written, it and those behind it are taken back.
         """
         try:
-            if self._room is not None:
+            if self._room is not None and self._room.due:
                 self._room.write()
             while self._before_commit:
                 consumer = next(iter(self._before_commit))
@@ -173,6 +175,12 @@ class ConsumerOffsets:
         self._unsynced.discard(consumer)
         self._unsynced_names.add(kind)
         return True
+
+    def close(self) -> None:
+        """The partition has ended: no file of it stays open here."""
+        for kept in self._kept.values():
+            kept.let_go()
+        self._kept.clear()
 
     def lowest(self) -> tuple[int, ConsumerKind, int] | None:
         """Returns offset, kind and id of the consumer that is furthest behind.
@@ -259,19 +267,21 @@ class ConsumerOffsets:
             self._offsets[consumer] = offset
 
     def _write_one(self, consumer: tuple[ConsumerKind, int]) -> None:
-        data = OFFSET.pack(self._offsets[consumer])
+        kept = self._kept.get(consumer)
+        if kept is None or not kept.is_open:
+            kept = self._kept[consumer] = self._keep(consumer)
+        self._files.write_all(kept.fds[0], (OFFSET.pack(self._offsets[consumer]),), 0)
+
+    def _keep(self, consumer: tuple[ConsumerKind, int]) -> KeptFiles:
         path = self._path(consumer)
         try:
-            self._write_file(path, data)
+            return self._open.keep((path,))
         except FileNotFoundError:
             # Another consumer's first commit, or the very first here.
             self._files.makedirs(os.path.dirname(path))
-            self._write_file(path, data, create=True)
-            self._unsynced_names.add(consumer[0])
-
-    def _write_file(self, path: str, data: bytes, *, create: bool = False) -> None:
-        with self._open.use(path, create=create) as fd:
-            self._files.write_all(fd, [data], 0)
+            with self._open.use(path, create=True):
+                self._unsynced_names.add(consumer[0])
+                return self._open.keep((path,))
 
     def _take_back(self) -> None:
         for consumer, before in self._before_commit.items():
@@ -284,6 +294,9 @@ class ConsumerOffsets:
 
     def _unlink(self, consumer: tuple[ConsumerKind, int]) -> None:
         path = self._path(consumer)
+        kept = self._kept.pop(consumer, None)
+        if kept is not None:
+            kept.let_go()
         self._open.forget(path)
         try:
             self._files.unlink_if_there(path)

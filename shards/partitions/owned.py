@@ -265,6 +265,7 @@ class Partitions:
     def _end(self, partition: OwnedPartition, status: int) -> bool:
         """End a life; whether its directory is out of the way of the next one."""
         target = partition.target
+        partition.offsets.close()
         partition.log.close()
         del self.by_namespace[target.namespace]
         moved = self._retire(target.namespace, f"{target.birth}-{target.namespace}")

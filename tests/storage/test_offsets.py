@@ -286,6 +286,40 @@ def test_few_files_stay_open_for_many_consumers(tmp_path: Path) -> None:
     assert len(load(tmp_path)) == 50
 
 
+def test_a_file_that_stays_open_gives_way_and_is_written_again(tmp_path: Path) -> None:
+    files = FailingFiles()
+    offsets = load(tmp_path, files=files, open_files_max=4)
+    for offset in range(3):
+        for id in range(10):
+            offsets.store(CONSUMER, id, offset + id)
+            offsets.write()
+    again = load(tmp_path)
+    assert [again.get(CONSUMER, id) for id in range(10)] == [2 + id for id in range(10)]
+
+
+def test_a_consumer_that_comes_back_gets_a_new_file(tmp_path: Path) -> None:
+    offsets = load(tmp_path)
+    for offset in (5, 6):
+        offsets.store(CONSUMER, 1, offset)
+        offsets.write()
+        assert (tmp_path / "offsets/consumers/1").read_bytes() == offset.to_bytes(8, "little")
+        assert offsets.delete(CONSUMER, 1)
+        assert not (tmp_path / "offsets/consumers/1").exists()
+
+
+def test_no_file_stays_open_when_the_partition_has_ended(tmp_path: Path) -> None:
+    files = FailingFiles()
+    open_files = OpenFiles(files, 8)
+    offsets = ConsumerOffsets(str(tmp_path), files, open_files, 100)
+    offsets.store(CONSUMER, 1, 5)
+    offsets.store(GROUP, 1, 5)
+    offsets.write()
+    assert files.open_count == 2
+    offsets.close()
+    open_files.forget_below(str(tmp_path))
+    assert files.open_count == 0
+
+
 def test_every_flipped_bit_changes_the_digest(tmp_path: Path) -> None:
     offsets = load(tmp_path)
     offsets.store(CONSUMER, 1, 500)
