@@ -177,7 +177,7 @@ def test_commands_do_not_wait_for_a_shard_that_does_not_answer(writing: Writing)
             assert writing.first == 1
             writing.peer.held_up = None
             for done in held_up:
-                done(0, 0, 0, 0)
+                done(0)
         assert writing.first > 1
         assert len(writing.writer.state.streams) == created + 5 * EVERY
 
