@@ -11,9 +11,9 @@ have a turn like a user's, at no pace.
 
 from typing import Any, Final
 
+from borzoi.shards.changes.authors import Author
 from borzoi.shards.changes.service import Change, Proposer
 from borzoi.shards.loop.turns import FairTurns
-from borzoi.shards.metadata.authors import Author
 from borzoi.shards.metadata.commands import DeleteExpiredTokens
 from borzoi.shares import user_taker
 

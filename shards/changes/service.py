@@ -14,7 +14,7 @@ from borzoi.protocol.errors import PartitionNotFound
 from borzoi.router.board import METADATA_SLOT, Board
 from borzoi.router.placement import pack_namespace, unpack_namespace
 from borzoi.router.target import Target
-from borzoi.shards.metadata.authors import Author, author_of
+from borzoi.shards.changes.authors import Author, author_of
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.state import State, Topic
 from borzoi.shards.metadata_log.follower import MetadataCopy

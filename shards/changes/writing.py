@@ -24,14 +24,14 @@ from borzoi.protocol.errors import BrokerError, IoError
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.board import Board
 from borzoi.router.pool import MemoryPool
+from borzoi.shards.changes.authors import Author, check_author
+from borzoi.shards.changes.proposals import decode_proposal, encode_proposal
 from borzoi.shards.changes.requests import Barrier, Propose
 from borzoi.shards.changes.service import Change, publish_log
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.tasks import Tasks
-from borzoi.shards.metadata.authors import Author, check_author
 from borzoi.shards.metadata.commands import CreateHashedUser
 from borzoi.shards.metadata.effects import Effects
-from borzoi.shards.metadata.proposals import decode_proposal, encode_proposal
 from borzoi.shards.metadata.state import State
 from borzoi.shards.metadata_log.snapshot import SnapshotDamaged
 from borzoi.shards.metadata_log.writer import MetadataWriter

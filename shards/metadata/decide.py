@@ -57,7 +57,7 @@ from borzoi.shards.metadata.commands import (
     DeleteExpiredTokens,
     SetPasswordHash,
 )
-from borzoi.shards.metadata.entries import StoredCommand, permissions_block
+from borzoi.shards.metadata.entries import Stored, permissions_block
 from borzoi.shards.metadata.state import ROOT_USER_ID, State
 
 PARTITIONS_PER_COMMAND_MAX: Final = 1000
@@ -134,7 +134,7 @@ def decide(
     user_id: int,
     timestamp: int,
     settings: MetadataSettings,
-) -> StoredCommand:
+) -> Stored:
     """What to log for this command of this user at this time, or the error to answer."""
     check_arguments(command)
     match command:
@@ -197,7 +197,7 @@ def decide(
             raise TypeError(f"{type(command).__name__} is no command of the metadata log")
 
 
-def _create_stream(state: State, command: CreateStream) -> StoredCommand:
+def _create_stream(state: State, command: CreateStream) -> Stored:
     if command.name in state.stream_names:
         raise StreamNameAlreadyExists(f"there is a stream {command.name!r} already")
     id = state.stream_ids.peek()
@@ -206,14 +206,14 @@ def _create_stream(state: State, command: CreateStream) -> StoredCommand:
     return entries.StreamCreated(id, command.name)
 
 
-def _update_stream(state: State, command: UpdateStream) -> StoredCommand:
+def _update_stream(state: State, command: UpdateStream) -> Stored:
     stream = state.stream(command.stream)
     if state.stream_names.get(command.name, stream.id) != stream.id:
         raise StreamNameAlreadyExists(f"there is another stream {command.name!r}")
     return entries.StreamUpdated(stream.id, command.name)
 
 
-def _create_topic(state: State, command: CreateTopic, settings: MetadataSettings) -> StoredCommand:
+def _create_topic(state: State, command: CreateTopic, settings: MetadataSettings) -> Stored:
     stream = state.stream(command.stream)
     max_topic_size = _topic_size(command.max_topic_size, settings)
     if command.name in stream.topic_names:
@@ -236,7 +236,7 @@ def _create_topic(state: State, command: CreateTopic, settings: MetadataSettings
     )
 
 
-def _update_topic(state: State, command: UpdateTopic, settings: MetadataSettings) -> StoredCommand:
+def _update_topic(state: State, command: UpdateTopic, settings: MetadataSettings) -> Stored:
     stream = state.stream(command.stream)
     topic = stream.topic(command.topic)
     if stream.topic_names.get(command.name, topic.id) != topic.id:
@@ -254,7 +254,7 @@ def _update_topic(state: State, command: UpdateTopic, settings: MetadataSettings
 
 def _create_partitions(
     state: State, command: CreatePartitions, settings: MetadataSettings
-) -> StoredCommand:
+) -> Stored:
     stream = state.stream(command.stream)
     topic = stream.topic(command.topic)
     if topic.partitions_count + command.partitions_count > PARTITIONS_MAX:
@@ -266,7 +266,7 @@ def _create_partitions(
     return entries.PartitionsCreated(stream.id, topic.id, command.partitions_count)
 
 
-def _delete_partitions(state: State, command: DeletePartitions) -> StoredCommand:
+def _delete_partitions(state: State, command: DeletePartitions) -> Stored:
     stream = state.stream(command.stream)
     topic = stream.topic(command.topic)
     if command.partitions_count > topic.partitions_count:
@@ -277,9 +277,7 @@ def _delete_partitions(state: State, command: DeletePartitions) -> StoredCommand
     return entries.PartitionsDeleted(stream.id, topic.id, command.partitions_count)
 
 
-def _create_group(
-    state: State, command: CreateConsumerGroup, settings: MetadataSettings
-) -> StoredCommand:
+def _create_group(state: State, command: CreateConsumerGroup, settings: MetadataSettings) -> Stored:
     stream = state.stream(command.stream)
     topic = stream.topic(command.topic)
     if command.name in topic.group_names:
@@ -293,9 +291,7 @@ def _create_group(
     return entries.GroupCreated(stream.id, topic.id, topic.group_ids.peek(), command.name)
 
 
-def _create_user(
-    state: State, command: CreateHashedUser, settings: MetadataSettings
-) -> StoredCommand:
+def _create_user(state: State, command: CreateHashedUser, settings: MetadataSettings) -> Stored:
     if command.username in state.usernames:
         raise UserAlreadyExists(f"there is a user {command.username!r} already")
     id = state.user_ids.peek()
@@ -310,7 +306,7 @@ def _create_user(
     )
 
 
-def _update_user(state: State, command: UpdateUser) -> StoredCommand:
+def _update_user(state: State, command: UpdateUser) -> Stored:
     user = state.user(command.user)
     name = command.username
     if name is not None and state.usernames.get(name, user.id) != user.id:
@@ -319,7 +315,7 @@ def _update_user(state: State, command: UpdateUser) -> StoredCommand:
     return entries.UserUpdated(user.id, name, status)
 
 
-def _set_password(state: State, command: SetPasswordHash) -> StoredCommand:
+def _set_password(state: State, command: SetPasswordHash) -> Stored:
     user = state.user(command.user)
     if user.password_hash != command.checked_hash:
         raise InvalidCredentials("the password was changed meanwhile")
@@ -328,7 +324,7 @@ def _set_password(state: State, command: SetPasswordHash) -> StoredCommand:
 
 def _create_token(
     state: State, command: CreateToken, timestamp: int, settings: MetadataSettings
-) -> StoredCommand:
+) -> Stored:
     user = state.users.get(command.user_id)
     if user is None or user.created_at != command.user_created_at:
         raise Unauthorized(f"user {command.user_id} was removed meanwhile")

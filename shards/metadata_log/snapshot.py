@@ -22,7 +22,7 @@ import os
 import struct
 from typing import Final, NamedTuple
 
-from borzoi.shards.metadata.messagepack import NotPacked, pack, unpack
+from borzoi.messagepack import NotPacked, pack, unpack
 from borzoi.shards.metadata.state import State
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encrypted_values import CannotOpenValue, open_value, seal_value

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from borzoi.protocol.errors import InvalidSizeBytes
 from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings, decide
 from borzoi.shards.metadata.effects import Effects
-from borzoi.shards.metadata.entries import new_entry
+from borzoi.shards.metadata.entry_form import new_entry
 from borzoi.shards.metadata.state import State
 from borzoi.shards.metadata_log.follower import MetadataCopy, open_copy
 from borzoi.shards.metadata_log.sealing import seal_entry

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 from borzoi.protocol.commands.streams import CreateStream
+from borzoi.shards.changes.authors import Author
 from borzoi.shards.changes.fair_changes import FairChanges
 from borzoi.shards.changes.service import Change
 from borzoi.shards.loop.pace import Pace
 from borzoi.shards.loop.turns import FairTurns
-from borzoi.shards.metadata.authors import Author
 from borzoi.shards.metadata.commands import DeleteExpiredTokens
 from borzoi.shares import Shares
 

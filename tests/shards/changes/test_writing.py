@@ -12,13 +12,13 @@ import pytest
 
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.router.board import Board, create_board
+from borzoi.shards.changes.authors import Author
 from borzoi.shards.changes.bootstrap import ensure_root
 from borzoi.shards.changes.requests import Barrier
 from borzoi.shards.changes.service import published_log
 from borzoi.shards.changes.writing import MetadataWriting
 from borzoi.shards.loop.clock import BrokerClock, broker_start
 from borzoi.shards.loop.tasks import Tasks
-from borzoi.shards.metadata.authors import Author
 from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata_log.follower import open_copy
 from borzoi.shards.metadata_log.shortening import temporary_path

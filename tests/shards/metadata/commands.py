@@ -11,7 +11,7 @@ from borzoi.shards.metadata.apply import apply
 from borzoi.shards.metadata.commands import CreateHashedUser
 from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings, decide
 from borzoi.shards.metadata.effects import Effects
-from borzoi.shards.metadata.entries import new_entry
+from borzoi.shards.metadata.entry_form import new_entry
 from borzoi.shards.metadata.state import State
 from borzoi.storage.wal import WalEntry
 

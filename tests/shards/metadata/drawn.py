@@ -1,7 +1,7 @@
 """Values of any command or entry, drawn at random by the types of its fields."""
 
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
@@ -24,6 +24,6 @@ def drawn(kind: type) -> st.SearchStrategy[Any]:
 
 
 def _of(hint: Any) -> st.SearchStrategy[Any]:
-    if get_origin(hint) is UnionType:
+    if get_origin(hint) in (Union, UnionType):
         return st.one_of(*(BY_TYPE[one] for one in get_args(hint)))
     return BY_TYPE[hint]

@@ -37,7 +37,8 @@ from borzoi.shards.metadata import entries
 from borzoi.shards.metadata.apply import LogContradiction, apply
 from borzoi.shards.metadata.commands import CreateToken, DeleteExpiredTokens, SetPasswordHash
 from borzoi.shards.metadata.effects import Effects, GroupRef, RunPurged, RunRemoved, TopicRef
-from borzoi.shards.metadata.entries import StoredCommand, new_entry
+from borzoi.shards.metadata.entries import Stored
+from borzoi.shards.metadata.entry_form import new_entry
 from borzoi.shards.metadata.state import Group, Place, Run, State, Token
 from tests.shards.metadata.commands import World, create_topic, create_user, small_world
 
@@ -348,7 +349,7 @@ def test_tokens_lead_to_their_owner_and_expired_ones_make_room() -> None:
         entries.TokenDeleted(0, "none"),
     ],
 )
-def test_an_entry_that_does_not_fit_names_itself(command: StoredCommand) -> None:
+def test_an_entry_that_does_not_fit_names_itself(command: Stored) -> None:
     world = small_world()
     with pytest.raises(LogContradiction, match=f"entry 7 .*{type(command).__name__}"):
         apply(world.state, new_entry(7, 0, 0, command))

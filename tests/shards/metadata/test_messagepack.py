@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from borzoi.shards.metadata.entries import KINDS, StoredCommand, UnknownEntry, stored_command
-from borzoi.shards.metadata.messagepack import NotPacked, pack, unpack
+from borzoi.messagepack import NotPacked, pack, unpack
+from borzoi.shards.metadata.entries import Stored
+from borzoi.shards.metadata.entry_form import ANY_KIND, KINDS, UnknownEntry, stored_command
 from borzoi.shards.metadata.state import State
 from borzoi.storage.wal import WalEntry
 from tests.shards.metadata.commands import small_world
 from tests.shards.metadata.drawn import drawn
 
-ORACLE: msgspec.msgpack.Decoder[StoredCommand] = msgspec.msgpack.Decoder(StoredCommand)
+ORACLE: msgspec.msgpack.Decoder[Stored] = msgspec.msgpack.Decoder(ANY_KIND)
 
 SIMPLE = st.one_of(
     st.sampled_from([-1, 0, 1, 1.0, 1.5, "1", "MQ==", b"", None, True, *KINDS]),
@@ -36,7 +37,7 @@ FIELDS = sorted({name for kind in KINDS.values() for name in kind.__struct_field
 MAPS = st.dictionaries(st.sampled_from(FIELDS) | st.text(), VALUES)
 
 
-def outcome(command: bytes) -> StoredCommand | None:
+def outcome(command: bytes) -> Stored | None:
     """The command in an entry, None if it is refused. Any other error fails the test."""
     try:
         return stored_command(WalEntry(9, 0, 0, 0, 1, command))
@@ -44,7 +45,7 @@ def outcome(command: bytes) -> StoredCommand | None:
         return None
 
 
-def oracle(command: bytes) -> StoredCommand | None:
+def oracle(command: bytes) -> Stored | None:
     try:
         return ORACLE.decode(command)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -148,7 +149,7 @@ def test_hostile_bytes_are_not_packed(data: bytes) -> None:
     assert outcome(inside) in (None, oracle_or_none(inside))
 
 
-def oracle_or_none(command: bytes) -> StoredCommand | None:
+def oracle_or_none(command: bytes) -> Stored | None:
     try:
         return oracle(command)
     except RecursionError:

@@ -18,7 +18,7 @@ from borzoi.shards.changes.bootstrap import ensure_root, root_missing
 from borzoi.shards.config import Config
 from borzoi.shards.metadata.decide import MetadataCommand
 from borzoi.shards.metadata.effects import Effects
-from borzoi.shards.metadata.entries import UnknownEntry
+from borzoi.shards.metadata.entry_form import UnknownEntry
 from borzoi.shards.metadata.state import State, User
 from borzoi.shards.metadata_log.follower import MetadataCopy, open_copy
 from borzoi.shards.metadata_log.writer import (

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.shards.metadata.entries import StreamCreated, new_entry, stored_command
+from borzoi.shards.metadata.entries import StreamCreated
+from borzoi.shards.metadata.entry_form import new_entry, stored_command
 from borzoi.shards.metadata_log.follower import open_copy
 from borzoi.shards.metadata_log.sealing import CannotOpenEntry, open_entry, seal_entry
 from borzoi.shards.metadata_log.shortening import shorten_log

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import Unauthenticated, Unauthorized
 from borzoi.protocol.permissions import UserStatus
+from borzoi.shards.changes.proposals import proposal_code
 from borzoi.shards.metadata.access import require
 from borzoi.shards.metadata.commands import DeleteExpiredTokens, SetPasswordHash
-from borzoi.shards.metadata.proposals import proposal_code
 from borzoi.shards.metadata.state import State
 
 

@@ -22,7 +22,7 @@ from borzoi.protocol.permissions import (
     TopicPermissions,
     UserStatus,
 )
-from borzoi.shards.metadata.authors import Author, author_of, check_author
+from borzoi.shards.changes.authors import Author, author_of, check_author
 from borzoi.shards.metadata.commands import CreateToken, DeleteExpiredTokens, SetPasswordHash
 from borzoi.shards.metadata.state import State, Stream, Topic, User
 

@@ -7,6 +7,7 @@ has no row here. What is left of it after hashing travels under the code of the 
 
 from typing import Any, Final
 
+from borzoi.messagepack import NotPacked, pack, unpack
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
 from borzoi.protocol.commands.sessions import DeletePersonalAccessToken
@@ -22,7 +23,6 @@ from borzoi.protocol.commands.topics import (
 from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
 from borzoi.protocol.errors import InvalidCommand
 from borzoi.shards.metadata.commands import CreateHashedUser, CreateToken, SetPasswordHash
-from borzoi.shards.metadata.messagepack import NotPacked, pack, unpack
 
 COMMANDS: Final[dict[int, type[Any]]] = {
     Code.CREATE_STREAM: CreateStream,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from borzoi.messagepack import pack, unpack
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
 from borzoi.protocol.commands.sessions import CreatePersonalAccessToken, DeletePersonalAccessToken
@@ -28,6 +29,7 @@ from borzoi.protocol.permissions import (
     TopicPermissions,
     UserStatus,
 )
+from borzoi.shards.changes.proposals import COMMANDS, decode_proposal, encode_proposal
 from borzoi.shards.metadata.commands import (
     CreateHashedUser,
     CreateToken,
@@ -35,8 +37,6 @@ from borzoi.shards.metadata.commands import (
     SetPasswordHash,
 )
 from borzoi.shards.metadata.decide import MetadataCommand
-from borzoi.shards.metadata.messagepack import pack, unpack
-from borzoi.shards.metadata.proposals import COMMANDS, decode_proposal, encode_proposal
 from tests.shards.metadata.drawn import drawn
 
 SOME = Permissions(
