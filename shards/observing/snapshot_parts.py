@@ -10,9 +10,6 @@ case one of its sources contains them after all.
 """
 
 import os
-import select
-import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,6 +24,7 @@ from borzoi.protocol.commands.system import SnapshotType
 from borzoi.shards.directory.log_file import log_files
 from borzoi.shards.directory.used_layout import layout_of
 from borzoi.shards.identity.root_account import ROOT_PASSWORD_FILE
+from borzoi.shards.observing.programs import run_command
 from borzoi.shards.observing.usage import broker_pids
 from borzoi.storage.files import Files
 from borzoi.storage.ratio import TopicRatio, ratio_lines, topic_ratios
@@ -35,16 +33,12 @@ PART_SIZE_MAX: Final = 4 * 1024 * 1024
 LOGS_SIZE_MAX: Final = 16 * 1024 * 1024
 FILES_LISTED_MAX: Final = 5_000
 TASKS_LISTED_MAX: Final = 256
-COMMAND_TIME_MAX_S: Final = 5.0
 COLLECT_TIME_MAX_S: Final = 10.0
 
 MASK: Final = b"******"
 SECRET_LENGTH_MIN: Final = 8
 """Shorter secrets would blot out ordinary words, and no source is expected to tell any."""
 
-COMMAND_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-# No HOME: a user's own settings make top show whole command lines, which may hold passwords.
-COMMAND_ENVIRONMENT: Final = {"PATH": COMMAND_PATH, "LC_ALL": "C", "COLUMNS": "200"}
 # Names of programs, not their arguments.
 LIST_PROCESSES: Final = ("ps", "-e", "-o", "pid,ppid,user,stat,nlwp,pcpu,pmem,rss,etime,comm")
 LIST_THREADS: Final = ("top", "-H", "-b", "-n", "1")
@@ -137,7 +131,7 @@ def filesystem_overview(sources: Sources, _deadline: float) -> bytes:
 
 def process_list(sources: Sources, deadline: float) -> bytes:
     """All processes of the machine by name, and the kernel's details of our own."""
-    parts = [run_command(LIST_PROCESSES, deadline)]
+    parts = [run_command(LIST_PROCESSES, deadline, PART_SIZE_MAX)]
     for pid in broker_pids(sources.supervisor_pid):
         process = Path(f"/proc/{pid}")
         for name in PROCESS_FILES:
@@ -154,7 +148,7 @@ def resource_usage(sources: Sources, deadline: float) -> bytes:
         for name in MACHINE_FILES
         if Path(name).exists()
     ]
-    return cut(b"".join(parts) + run_command(LIST_THREADS, deadline))
+    return cut(b"".join(parts) + run_command(LIST_THREADS, deadline, PART_SIZE_MAX))
 
 
 def one_word(_sources: Sources, _deadline: float) -> bytes:
@@ -199,57 +193,6 @@ PARTS: Final[Mapping[SnapshotType, Callable[[Sources, float], bytes]]] = {
     SnapshotType.SERVER_LOGS: server_logs,
     SnapshotType.SERVER_CONFIG: server_config,
 }
-
-
-# Programs.
-
-
-def run_command(
-    arguments: tuple[str, ...], deadline: float, *, time_max_s: float = COMMAND_TIME_MAX_S
-) -> bytes:
-    """What a program prints, or why there is nothing (more) of it."""
-    program = shutil.which(arguments[0], path=COMMAND_PATH)
-    if program is None:
-        return f"{arguments[0]} is not installed here\n".encode()
-    deadline = min(deadline, time.monotonic() + time_max_s)
-    process = subprocess.Popen(
-        [program, *arguments[1:]],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=COMMAND_ENVIRONMENT,
-        cwd="/",
-    )
-    assert process.stdout is not None
-    try:
-        output, ended = _read_until(process.stdout.fileno(), deadline, PART_SIZE_MAX)
-    finally:
-        # One that has ended by itself is only waited for by this.
-        process.kill()
-        process.stdout.close()
-        code = process.wait()
-    if not ended:
-        return output + f"\n... {arguments[0]} was stopped: too slow or too much\n".encode()
-    return output if code <= 0 else output + f"{arguments[0]} ended with {code}\n".encode()
-
-
-def _read_until(fd: int, deadline: float, size_max: int) -> tuple[bytes, bool]:
-    """Bytes until the end, the deadline or the bound; whether the end was reached."""
-    # Not select(): a broker has descriptors above its limit of 1,024.
-    poller = select.poll()
-    poller.register(fd, select.POLLIN)
-    parts: list[bytes] = []
-    size = 0
-    while size < size_max:
-        left_ms = (deadline - time.monotonic()) * 1000
-        if left_ms <= 0 or not poller.poll(left_ms):
-            return b"".join(parts), False
-        part = os.read(fd, min(65536, size_max - size))
-        if not part:
-            return b"".join(parts), True
-        parts.append(part)
-        size += len(part)
-    return b"".join(parts), False
 
 
 # Listings.

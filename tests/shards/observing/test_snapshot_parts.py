@@ -12,18 +12,19 @@ from borzoi.shards.config import Config
 from borzoi.shards.config.schema import Encryption, System
 from borzoi.shards.identity.root_account import PASSWORD_VARIABLE, store_root_password
 from borzoi.shards.observing import snapshot_parts
+from borzoi.shards.observing.programs import run_command
 from borzoi.shards.observing.snapshot_parts import (
     EVERYTHING,
     PARTS,
     Sources,
     collect,
     masked,
-    run_command,
     server_logs,
 )
 from borzoi.shards.observing.snapshots import known_secrets
 
 SECRET = "correct-horse-battery"
+SIZE_MAX = 4 * 1024 * 1024
 
 
 @pytest.fixture
@@ -103,29 +104,30 @@ def test_what_comes_too_late_is_left_out(sources: Sources) -> None:
     ],
 )
 def test_programs(arguments: tuple[str, ...], expected: bytes) -> None:
-    assert run_command(arguments, soon()) == expected
+    assert run_command(arguments, soon(), SIZE_MAX) == expected
 
 
 def test_a_program_that_does_not_end() -> None:
     began = time.monotonic()
-    output = run_command(("sh", "-c", "echo some; exec sleep 600"), soon(), time_max_s=0.3)
+    output = run_command(
+        ("sh", "-c", "echo some; exec sleep 600"), soon(), SIZE_MAX, time_max_s=0.3
+    )
     assert output == b"some\n\n... sh was stopped: too slow or too much\n"
     assert time.monotonic() - began < 300
     # One whose time is over before it begins.
-    assert b"was stopped" in run_command(("sleep", "600"), time.monotonic())
+    assert b"was stopped" in run_command(("sleep", "600"), time.monotonic(), SIZE_MAX)
 
 
-def test_a_program_that_does_not_stop_printing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_parts, "PART_SIZE_MAX", 100_000)
-    output = run_command(("yes",), soon())
+def test_a_program_that_does_not_stop_printing() -> None:
+    output = run_command(("yes",), soon(), 100_000)
     assert len(output) < 101_000
     assert output.endswith(b"... yes was stopped: too slow or too much\n")
 
 
 def test_programs_see_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARKER", SECRET)
-    assert SECRET.encode() not in run_command(("env",), soon())
-    assert b"HOME" not in run_command(("env",), soon())
+    assert SECRET.encode() not in run_command(("env",), soon(), SIZE_MAX)
+    assert b"HOME" not in run_command(("env",), soon(), SIZE_MAX)
 
 
 @pytest.mark.parametrize(
