@@ -96,10 +96,11 @@ class ClassicFraming:
 
     def whole(self, view: memoryview, start: int, end: int) -> int:
         """The code of the one frame that fills these bytes exactly, otherwise NOT_WHOLE."""
-        if end - start < REQUEST_HEADER.size:
+        size = end - start
+        if size < REQUEST_HEADER.size:
             return NOT_WHOLE
         length, code = REQUEST_HEADER.unpack_from(view, start)
-        return code if length == end - start - LENGTH_SIZE else NOT_WHOLE
+        return code if length == size - LENGTH_SIZE else NOT_WHOLE
 
     def status(self, status: int) -> bytes:
         """A whole response without a payload."""

@@ -78,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._receive = receive
         self._framing: Framing = ClassicFraming()
+        self._whole = self._framing.whole
         # Frames up to here are admitted whatever they are and whoever sends them.
         self._admitted_size = min(
             limits.frame_size_max_before_login,
@@ -143,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
             and not self.is_write_paused
             and block.position is not None
         ):
-            code = self._framing.whole(block.view, start, start + nbytes)
+            code = self._whole(block.view, start, start + nbytes)
             if code != NOT_WHOLE:
                 # Exactly one frame with nothing in its way: what nearly every request is. Written
                 # out here, because it runs for each of them. Our hold becomes the request's.
