@@ -4,7 +4,7 @@ Plain values. A reader returns them; the caller that can fetch, load, decrypt or
 checked does that and reads again. `Encrypted`, the fifth of them, is in decryption.py.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import BrokerError
 from borzoi.storage.compressed_file import MissingBlocks
@@ -60,3 +60,6 @@ class Doubt(NamedTuple):
 def nothing_from(offset: int) -> Slices:
     """No messages."""
     return Slices([], 0, offset, 0)
+
+
+NO_SLICES: Final = nothing_from(0)

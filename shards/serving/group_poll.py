@@ -17,8 +17,8 @@ from borzoi.shards.handlers.membership import Member, membership
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.state import Stream, Topic
 from borzoi.shards.rings.poll import Poll
-from borzoi.shards.serving.reply import Messages, Reply, polled_slices
-from borzoi.storage.outcome import Slices
+from borzoi.shards.serving.reply import Messages, Reply
+from borzoi.storage.outcome import NO_SLICES, Slices
 
 NOTHING: Final = Messages(0, 0, 0, (), 0)
 """For a member that has nothing to poll: partition 0, offset 0, no messages."""
@@ -78,7 +78,8 @@ def _poll(
 
     def polled(status: int, current: int, slices: Slices | None) -> None:
         if status == 0:
-            poller.reply(polled_slices(holding.partition, current, slices))
+            views, count, _, size = NO_SLICES if slices is None else slices
+            poller.reply(Messages(holding.partition, current, count, views, size))
         elif status in (NotResolvedConsumer.status, PartitionNotFound.status):
             # It went to somebody else, or was purged or deleted, while we were asking.
             poller.reply(NOTHING)

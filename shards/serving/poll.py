@@ -20,8 +20,8 @@ from borzoi.shards.rings.poll import Poll
 from borzoi.shards.serving.group_poll import Poller as GroupPoller
 from borzoi.shards.serving.group_poll import begin_group_poll
 from borzoi.shards.serving.new_life import Named, new_life
-from borzoi.shards.serving.reply import Messages, polled_slices
-from borzoi.storage.outcome import Slices
+from borzoi.shards.serving.reply import Messages
+from borzoi.storage.outcome import NO_SLICES, Slices
 
 ROUTES_MAX: Final = 64
 OFFSET: Final = int(StrategyKind.OFFSET)
@@ -153,11 +153,11 @@ class Polling:
         if status == PartitionNotFound.status and not self._retried and self._retry(work):
             return
         self._in_work = None
-        partition_id = work[0].partition_id
         if status:
             self._poller.fail_with(status)
-        else:
-            self._poller.reply(polled_slices(partition_id, current, slices))
+            return
+        views, count, _, size = NO_SLICES if slices is None else slices
+        self._poller.reply(Messages(work[0].partition_id, current, count, views, size))
 
     def _retry(self, work: InWork) -> bool:
         """Once more, in the life that has begun there meanwhile; False if none has."""

@@ -9,8 +9,6 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from borzoi.storage.outcome import Slices
-
 
 class Status(msgspec.Struct, frozen=True, gc=False):
     """Nothing but a status; None: the outcome is unknown, the door closes without an answer."""
@@ -40,10 +38,3 @@ Reply: TypeAlias = Status | Value | Messages
 
 OK: Final = Status(0)
 UNKNOWN_OUTCOME: Final = Status(None, close=True)
-
-
-def polled_slices(partition_id: int, current_offset: int, slices: Slices | None) -> Messages:
-    """What a poll has found; None: no messages."""
-    if slices is None:
-        return Messages(partition_id, current_offset, 0, (), 0)
-    return Messages(partition_id, current_offset, slices.message_count, slices.views, slices.size)
