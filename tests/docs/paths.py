@@ -26,9 +26,11 @@ def table_of(walk: Walk) -> str:
 
 
 def _row(walk: Walk, file: str) -> str:
-    # What is defined inside of a function belongs to it.
+    # What is defined inside of a function belongs to it; __enter__ and the like say nothing.
     names = dict.fromkeys(
-        step.function.partition(".<")[0] for step in walk.steps if step.file == file
+        step.function.partition(".<")[0]
+        for step in walk.steps
+        if step.file == file and not step.function.endswith("__")
     )
     functions = ", ".join(f"`{name}`" for name in names)
     return f"| `{file}` | {_first_sentence(file)} | {functions} |\n"

@@ -1,6 +1,8 @@
 """Every command of the papers works, word by word, in a directory that looks like a fresh clone."""
 
+import re
 import shlex
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -102,6 +104,15 @@ def _unknown_options(checkout: Checkout, command: str) -> str:
     options = [word for word in words[2:] if word.startswith("-")]
     missing = [option for option in options if option not in said]
     return f"{command}: {missing}" if missing else ""
+
+
+@pytest.mark.slow
+def test_the_number_of_conformance_tests(checkout: Checkout) -> None:
+    said = checkout.shell(f"cd {ROOT} && {sys.executable} -m pytest tests/conformance --co -q")
+    page = (ROOT / "docs/CLIENTS.md").read_text()
+    assert re.findall(r"(\d+) tests collected", said) == re.findall(
+        r"(\d+) conformance tests", page
+    )
 
 
 def test_exceptions_are_few_and_have_a_reason() -> None:

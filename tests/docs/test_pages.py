@@ -102,6 +102,12 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES_MAX
 
 
+def test_every_folder_of_tests_is_explained() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = [path.parent.name for path in (ROOT / "tests").glob("*/__init__.py")]
+    assert [name for name in folders if not re.search(rf"`(?:tests/)?{name}`", page)] == []
+
+
 def test_the_rooms_are_those_of_the_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     (layers,) = [
