@@ -1,7 +1,7 @@
 """Compiles the loops over messages, if it can; everything else is in pyproject.toml.
 
 Without a C compiler, Python's headers or Cython the installation succeeds all the same, and the
-same loops run in plain Python (protocol/plain_loops.py, protocol/plain_seen_ids.py).
+same loops run in plain Python (protocol/plain_*.py).
 """
 
 from setuptools import Extension, setup
@@ -13,11 +13,11 @@ def compiled(name: str) -> Extension:
     return Extension(
         f"borzoi.protocol.{name}",
         sources=[f"{FOLDER}{name}.pyx"],
-        depends=[f"{FOLDER}_messages.pxd", f"{FOLDER}_loops.pxd"],
+        depends=[f"{FOLDER}_messages.pxd", f"{FOLDER}_log.pxd"],
         # Built once and run on many kinds of machines: nothing that only this one has.
         extra_compile_args=["-O3"],
         optional=True,
     )
 
 
-setup(ext_modules=[compiled("_loops"), compiled("_seen_ids")])
+setup(ext_modules=[compiled(name) for name in ("_client", "_log", "_requests", "_seen_ids")])

@@ -1,6 +1,6 @@
 # cython: language_level=3, binding=True
 """The ids of a partition's last messages, compiled. Names and behaviour are those of
-plain_seen_ids.py, and what is always true of _loops.pyx is true here.
+plain_seen_ids.py, and what is always true of compiled loops stands in _messages.pxd.
 """
 
 from cpython.buffer cimport (
@@ -14,7 +14,7 @@ from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from borzoi.protocol._loops cimport end_of_message
+from borzoi.protocol._log cimport end_of_message
 from borzoi.protocol._messages cimport (
     COMPILED_VERSION,
     ENTRY_SIZE,

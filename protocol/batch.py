@@ -8,9 +8,10 @@ out as drawn in message.py; what is added here is the index, 16 bytes per messag
      8   timestamp u64   as stamped on the message, but never smaller than the entry before
 
 These are the only places with work per message on the server. They exist twice, compiled and
-in plain Python (loops.py says which run), and are described in plain_loops.py. Microseconds on
-a busy 2-core cloud machine with Python 3.11, best of 21 runs, compiled / plain; messages have
-ids, 1 KB counts the header and 100 B does not:
+in plain Python (loops.py says which run). They are described where they are plain:
+plain_requests.py, plain_log.py, plain_client.py, plain_seen_ids.py. Microseconds on a busy 2-core
+cloud machine with Python 3.11, best of 21 runs, compiled / plain; messages have ids, 1 KB counts
+the header and 100 B does not:
 
                                 1 x 1 KB       1,000 x 1 KB     1,000 x 100 B
     decode and check a send     1.3 / 3.8        3.7 / 291         4.0 / 263
@@ -24,54 +25,43 @@ from borzoi.protocol.message import (
     MESSAGE_HEADER_SIZE,
     MESSAGE_PAYLOAD_SIZE_MAX,
     OFFSET_AT,
+    SENT_FIELDS,
     USER_HEADERS_SIZE_MAX,
 )
 from borzoi.protocol.payload import U64
-from borzoi.protocol.plain_loops import (
-    POLL_TAIL,
-    SEED_SIZE,
-    SENT_FIELDS,
-    Scan,
-    random_ids,
-)
+from borzoi.protocol.plain_log import SEED_SIZE, Scan, random_ids
+from borzoi.protocol.plain_requests import POLL_TAIL
 from borzoi.protocol.plain_seen_ids import ENTRIES_MAX, Survivors
 
 if LOOPS == "compiled":
-    from borzoi.protocol._loops import (
+    from borzoi.protocol._client import decode_batch, encode_batch, encode_outgoing, sent_index
+    from borzoi.protocol._log import (
         RandomIds,
-        check_sent_batch,
-        decode_batch,
-        encode_batch,
-        encode_outgoing,
-        find_poll,
-        find_send,
         first_at_or_after,
         first_bad_message,
         matching_messages,
         message_start,
-        read_sent_batch,
         scan_log,
-        sent_index,
         stamp_batch,
     )
+    from borzoi.protocol._requests import check_sent_batch, find_poll, find_send, read_sent_batch
     from borzoi.protocol._seen_ids import SeenIds, copy_stamps, without_stored
 else:
-    from borzoi.protocol.plain_loops import (
+    from borzoi.protocol.plain_client import decode_batch, encode_batch, encode_outgoing, sent_index
+    from borzoi.protocol.plain_log import (
         RandomIds,
-        check_sent_batch,
-        decode_batch,
-        encode_batch,
-        encode_outgoing,
-        find_poll,
-        find_send,
         first_at_or_after,
         first_bad_message,
         matching_messages,
         message_start,
-        read_sent_batch,
         scan_log,
-        sent_index,
         stamp_batch,
+    )
+    from borzoi.protocol.plain_requests import (
+        check_sent_batch,
+        find_poll,
+        find_send,
+        read_sent_batch,
     )
     from borzoi.protocol.plain_seen_ids import SeenIds, copy_stamps, without_stored
 

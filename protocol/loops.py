@@ -1,30 +1,35 @@
 """Which loops over messages run in this process: compiled ones, or the same in plain Python.
 
 Decided once, at import, for all of them. The compiled modules are there when they could be built
-at installation. They are passed over when one is missing or older than the sources around it, or
-when the environment says BORZOI_PLAIN_LOOPS=1, which is how to rule them out when something looks
-wrong. Reading that is the only thing in this package that looks at the world outside.
+at installation. They are passed over when one is missing or older than the sources around it, and
+on machines that are not little-endian. BORZOI_PLAIN_LOOPS=1 in the environment rules them out, for
+when something looks wrong. Reading that is the only thing in this package that looks at the world
+outside.
 """
 
 import os
+import sys
 from typing import Final
 
 from borzoi.protocol.loops_xxh3 import xxh3_address
-from borzoi.protocol.plain_loops import LOOPS_VERSION
+
+# Raised with every change of what a loop takes, does or returns: a compiled module of another
+# version, left over from an older checkout, is not used. _messages.pxd has it as well.
+LOOPS_VERSION: Final = 9
 
 PLAIN_LOOPS_VARIABLE: Final = "BORZOI_PLAIN_LOOPS"
 
 
 def compiled_loops_can_run() -> bool:
-    if os.environ.get(PLAIN_LOOPS_VARIABLE) == "1":
+    if os.environ.get(PLAIN_LOOPS_VARIABLE) == "1" or sys.byteorder != "little":
         return False
     try:
-        from borzoi.protocol import _loops, _seen_ids
+        from borzoi.protocol import _client, _log, _requests, _seen_ids
     except ImportError:
         return False
-    if {_loops.LOOPS_VERSION, _seen_ids.LOOPS_VERSION} != {LOOPS_VERSION}:
+    if any(one.LOOPS_VERSION != LOOPS_VERSION for one in (_client, _log, _requests, _seen_ids)):
         return False
-    _loops.use_hash(xxh3_address())
+    _log.use_hash(xxh3_address())
     return True
 
 

@@ -36,6 +36,10 @@ TIMESTAMP_AT: Final = 32
 LENGTHS_AT: Final = 48
 RESERVED_AT: Final = 56
 
+# Offset, user headers length, payload length. Spans the whole header, so that unpacking also finds
+# out whether the header is there at all.
+SENT_FIELDS: Final = struct.Struct("<24xQ16xII8x")
+
 MESSAGE_PAYLOAD_SIZE_MAX: Final = 64_000_000
 USER_HEADERS_SIZE_MAX: Final = 100_000
 STORED_HEADERS_SIZE_MAX: Final = USER_HEADERS_SIZE_MAX + 64

@@ -1,6 +1,6 @@
 """The ids of a partition's last messages, in plain Python: what deduplication looks them up in.
 
-Like the loops of plain_loops.py this has a compiled twin, _seen_ids.pyx, that behaves the same;
+Like the loops of plain_log.py this has a compiled twin, _seen_ids.pyx, that behaves the same;
 whatever is changed here is changed there, and LOOPS_VERSION raised.
 
 Always: the window holds the last `entries_max` messages it was shown, in their order, without
@@ -21,7 +21,7 @@ from borzoi.protocol.errors import InvalidMessagesSize
 from borzoi.protocol.index_entry import INDEX_ENTRY
 from borzoi.protocol.message import ID_AT, MESSAGE_HEADER_SIZE, OFFSET_AT
 from borzoi.protocol.payload import U64
-from borzoi.protocol.plain_loops import (
+from borzoi.protocol.plain_log import (
     ID_SIZE,
     NO_ID,
     STAMP_FIELDS,

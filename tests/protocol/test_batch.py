@@ -5,7 +5,7 @@
 
 import uuid
 from collections.abc import Callable
-from types import ModuleType
+from typing import Any
 
 import pytest
 import xxhash
@@ -86,7 +86,7 @@ def index_slowly(whole: list[bytes], relative_offset: int, position: int, timest
     noise=st.binary(min_size=8, max_size=8),
 )
 def test_stamping(
-    loops: ModuleType,
+    loops: Any,
     batch: list[Message],
     first_offset: int,
     timestamp: int,
@@ -122,7 +122,7 @@ def test_stamping(
     assert loops.first_bad_message(memoryview(sent), len(batch), first_offset) is None
 
 
-def test_the_known_checksums(loops: ModuleType) -> None:
+def test_the_known_checksums(loops: Any) -> None:
     """Two messages as an official client sent them, stamped as the frames of the poll say."""
     origins = (0x0006_605B_8ECD_778D, 0x0006_605B_8ECD_7797)
     sent = bytearray(
@@ -142,7 +142,7 @@ def test_the_known_checksums(loops: ModuleType) -> None:
 
 
 def stamp(
-    loops: ModuleType,
+    loops: Any,
     batch: bytearray,
     count: int,
     first_offset: int,
@@ -161,7 +161,7 @@ def stamp(
     return entries
 
 
-def test_new_ids_are_random_uuids_drawn_at_once(loops: ModuleType) -> None:
+def test_new_ids_are_random_uuids_drawn_at_once(loops: Any) -> None:
     drawn: list[int] = []
 
     def random_bytes(size: int) -> bytes:
@@ -178,13 +178,13 @@ def test_new_ids_are_random_uuids_drawn_at_once(loops: ModuleType) -> None:
         assert uuid.UUID(bytes=new).variant == uuid.RFC_4122
 
 
-def test_no_randomness_is_drawn_when_every_message_has_an_id(loops: ModuleType) -> None:
+def test_no_randomness_is_drawn_when_every_message_has_an_id(loops: Any) -> None:
     sent = bytearray(encode_messages([Message(b"a", id=1)]))
     stamp(loops, sent, 1, 0, lambda size: pytest.fail(f"{size} bytes drawn"))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 2**32 - 1])
-def test_a_wrong_count_changes_nothing(loops: ModuleType, count: int) -> None:
+def test_a_wrong_count_changes_nothing(loops: Any, count: int) -> None:
     sent = bytearray(encode_messages([Message(b"a"), Message(b"b"), Message(b"c")]))
     before = bytes(sent)
     with pytest.raises(InvalidMessagesSize):
@@ -192,7 +192,7 @@ def test_a_wrong_count_changes_nothing(loops: ModuleType, count: int) -> None:
     assert bytes(sent) == before
 
 
-def test_a_batch_cut_at_every_byte_changes_nothing(loops: ModuleType) -> None:
+def test_a_batch_cut_at_every_byte_changes_nothing(loops: Any) -> None:
     whole = encode_messages([Message(b"abc", user_headers=b"hh"), Message(b"d")])
     for size in range(len(whole)):
         sent = bytearray(whole[:size])
@@ -203,7 +203,7 @@ def test_a_batch_cut_at_every_byte_changes_nothing(loops: ModuleType) -> None:
 
 @pytest.mark.parametrize("length_at", [48, 52])
 @pytest.mark.parametrize("length", [0, 4, 2**31, 2**32 - 1])
-def test_hostile_lengths_change_nothing(loops: ModuleType, length_at: int, length: int) -> None:
+def test_hostile_lengths_change_nothing(loops: Any, length_at: int, length: int) -> None:
     sent = bytearray(encode_messages([Message(b"abc", user_headers=b"hhh"), Message(b"d")]))
     sent[length_at : length_at + 4] = little(length, 4)
     before = bytes(sent)
@@ -212,7 +212,7 @@ def test_hostile_lengths_change_nothing(loops: ModuleType, length_at: int, lengt
     assert bytes(sent) == before
 
 
-def test_the_end_of_what_an_index_can_say(loops: ModuleType) -> None:
+def test_the_end_of_what_an_index_can_say(loops: Any) -> None:
     size = len(encode_message(Message(b"a")))
     entries = stamp(
         loops, bytearray(encode_message(Message(b"a"))), 1, 0, position=2**32 - 1 - size
@@ -238,7 +238,7 @@ ENDS = (69, 69 + 77, 69 + 77 + 64)
 
 
 def scan(
-    loops: ModuleType, view: bytes | bytearray, first_offset: int = 10, timestamp_min: int = 0
+    loops: Any, view: bytes | bytearray, first_offset: int = 10, timestamp_min: int = 0
 ) -> Scan:
     found: Scan = loops.scan_log(
         memoryview(view),
@@ -257,12 +257,12 @@ def index_of(count: int) -> bytes:
     )
 
 
-def test_a_sound_log(loops: ModuleType) -> None:
+def test_a_sound_log(loops: Any) -> None:
     assert len(LOG) == ENDS[-1]
     assert scan(loops, LOG) == Scan(bytearray(index_of(3)), len(LOG), 3, NOW)
 
 
-def test_every_truncation(loops: ModuleType) -> None:
+def test_every_truncation(loops: Any) -> None:
     for size in range(len(LOG)):
         whole = sum(end <= size for end in ENDS)
         valid = ENDS[whole - 1] if whole else 0
@@ -272,7 +272,7 @@ def test_every_truncation(loops: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
-def test_every_flipped_byte(loops: ModuleType, flip: int) -> None:
+def test_every_flipped_byte(loops: Any, flip: int) -> None:
     for at in range(len(LOG)):
         damaged = bytearray(LOG)
         damaged[at] ^= flip
@@ -282,18 +282,18 @@ def test_every_flipped_byte(loops: ModuleType, flip: int) -> None:
         assert loops.first_bad_message(memoryview(damaged), 3, 10) == 10 + sound
 
 
-def test_zeros_are_no_messages(loops: ModuleType) -> None:
+def test_zeros_are_no_messages(loops: Any) -> None:
     assert scan(loops, bytes(4096), first_offset=0).message_count == 0
     assert scan(loops, LOG + bytes(100)).valid_size == len(LOG)
 
 
-def test_bytes_left_over_are_bad(loops: ModuleType) -> None:
+def test_bytes_left_over_are_bad(loops: Any) -> None:
     assert loops.first_bad_message(memoryview(LOG), 2, 10) == 12
     assert loops.first_bad_message(memoryview(LOG + b"\0"), 3, 10) == 13
     assert loops.first_bad_message(memoryview(b""), 0, 10) is None
 
 
-def test_an_offset_that_is_not_the_next(loops: ModuleType) -> None:
+def test_an_offset_that_is_not_the_next(loops: Any) -> None:
     assert scan(loops, LOG, first_offset=11).message_count == 0
     assert scan(loops, LOG[: ENDS[0]] + LOG[ENDS[1] :]).message_count == 1
     assert loops.first_bad_message(memoryview(LOG), 3, 9) == 9
@@ -310,7 +310,7 @@ def sealed(user_headers_length: int, payload_length: int, reserved: int = 0) -> 
 
 
 @pytest.mark.slow
-def test_limits(loops: ModuleType) -> None:
+def test_limits(loops: Any) -> None:
     def count(log: bytearray) -> int:
         found: Scan = loops.scan_log(memoryview(log), 0, segment_first_offset=0, position=0)
         return found.message_count
@@ -323,7 +323,7 @@ def test_limits(loops: ModuleType) -> None:
     assert count(sealed(0, MESSAGE_PAYLOAD_SIZE_MAX + 1)) == 0
 
 
-def test_a_scan_stops_where_the_index_cannot_follow(loops: ModuleType) -> None:
+def test_a_scan_stops_where_the_index_cannot_follow(loops: Any) -> None:
     log = memoryview(LOG)
     end = 2**32 - 1
     for position, count in ((end - len(LOG), 3), (end - len(LOG) + 1, 2)):
@@ -331,7 +331,7 @@ def test_a_scan_stops_where_the_index_cannot_follow(loops: ModuleType) -> None:
         assert found.message_count == count
 
 
-def test_times_in_the_index_never_run_backwards(loops: ModuleType) -> None:
+def test_times_in_the_index_never_run_backwards(loops: Any) -> None:
     later = NOW + 5
     assert scan(loops, LOG, timestamp_min=later).last_timestamp == later
     entries = scan(loops, LOG, timestamp_min=later).index_entries
@@ -340,7 +340,7 @@ def test_times_in_the_index_never_run_backwards(loops: ModuleType) -> None:
     assert scan(loops, b"", timestamp_min=later).last_timestamp == later
 
 
-def test_matching_messages(loops: ModuleType) -> None:
+def test_matching_messages(loops: Any) -> None:
     view = memoryview(LOG)
     for size in range(len(LOG) + 1):
         assert loops.matching_messages(view, view[:size]) == sum(end <= size for end in ENDS)
@@ -353,7 +353,7 @@ def test_matching_messages(loops: ModuleType) -> None:
             assert loops.matching_messages(view, memoryview(other)) == number
 
 
-def test_where_messages_start(loops: ModuleType) -> None:
+def test_where_messages_start(loops: Any) -> None:
     assert [loops.message_start(memoryview(LOG), number) for number in range(4)] == [0, *ENDS]
     with pytest.raises(InvalidMessagesSize):
         loops.message_start(memoryview(LOG), 4)
@@ -369,7 +369,7 @@ def test_stamped_or_not() -> None:
     assert received[8:] == LOG[8:]
 
 
-def test_offsets_an_index_cannot_say_are_our_own_fault(loops: ModuleType) -> None:
+def test_offsets_an_index_cannot_say_are_our_own_fault(loops: Any) -> None:
     def stamp_at(first_offset: int) -> bytearray:
         sent = memoryview(bytearray(encode_messages([Message(b"a"), Message(b"b")])))
         entries: bytearray = loops.stamp_batch(

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from borzoi import protocol
-from borzoi.protocol import loops, loops_xxh3, plain_loops
+from borzoi.protocol import loops, loops_xxh3
 from borzoi.protocol.batch import LOOPS
 from borzoi.protocol.identifiers import U32_MAX, U64_MAX, PartitionId
 from borzoi.protocol.loops_xxh3 import xxh3_address
@@ -25,10 +25,11 @@ from borzoi.protocol.message import Message, encode_messages
 from borzoi.protocol.send_messages import encode_send_messages
 from tests.protocol import values
 from tests.protocol.fenced import Fence
+from tests.protocol.twins import compiled_loops, plain_loops
 
-compiled = pytest.importorskip("borzoi.protocol._loops")
+compiled = compiled_loops()
 
-COMPILED = ("_loops", "_seen_ids")
+COMPILED = ("_client", "_log", "_requests", "_seen_ids")
 
 SIZE_MAX = 16 * 1024
 PLAIN_FENCE, COMPILED_FENCE, OTHER_FENCE = Fence(SIZE_MAX), Fence(SIZE_MAX), Fence(SIZE_MAX)
@@ -459,7 +460,7 @@ def test_views_are_released_after_success_and_failure() -> None:
 @pytest.mark.parametrize("name", COMPILED)
 def test_the_twins_have_the_same_version(name: str) -> None:
     version = importlib.import_module(f"borzoi.protocol.{name}").LOOPS_VERSION
-    assert version == plain_loops.LOOPS_VERSION, "build again: pip install -e ."
+    assert version == loops.LOOPS_VERSION, "build again: pip install -e ."
 
 
 def test_compiled_loops_run_when_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -468,6 +469,12 @@ def test_compiled_loops_run_when_they_can(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv(loops.PLAIN_LOOPS_VARIABLE, "0")
     assert loops.compiled_loops_can_run()
     assert LOOPS in ("compiled", "plain")
+
+
+def test_plain_loops_run_on_big_endian_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(loops.PLAIN_LOOPS_VARIABLE, raising=False)
+    monkeypatch.setattr(sys, "byteorder", "big")
+    assert not loops.compiled_loops_can_run()
 
 
 def test_plain_loops_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +498,7 @@ def test_plain_loops_run_beside_a_compiled_module_of_another_version(
 ) -> None:
     monkeypatch.delenv(loops.PLAIN_LOOPS_VARIABLE, raising=False)
     module = importlib.import_module(f"borzoi.protocol.{name}")
-    monkeypatch.setattr(module, "LOOPS_VERSION", plain_loops.LOOPS_VERSION - 1)
+    monkeypatch.setattr(module, "LOOPS_VERSION", loops.LOOPS_VERSION - 1)
     assert not loops.compiled_loops_can_run()
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from borzoi.protocol import plain_loops, plain_seen_ids
+from borzoi.protocol import plain_log, plain_seen_ids
 from borzoi.protocol.batch import INDEX_ENTRY, message_start
 from borzoi.protocol.errors import InvalidMessagesSize
 from borzoi.protocol.message import Message, decode_messages, encode_messages
@@ -304,7 +304,7 @@ def test_an_index_that_leads_astray_reads_nothing_outside(
 
 def stamped(messages: bytearray, count: int, first_offset: int) -> memoryview:
     view = memoryview(messages)
-    plain_loops.stamp_batch(view, count, first_offset, 99, bytes, first_offset, 0)
+    plain_log.stamp_batch(view, count, first_offset, 99, bytes, first_offset, 0)
     return view
 
 

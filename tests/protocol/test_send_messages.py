@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterator
-from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -54,7 +54,7 @@ THREE = [Message(b"one"), Message(b"two!", id=7), Message(b"three", user_headers
 
 
 @pytest.fixture(scope="module", autouse=True)
-def running(loops: ModuleType) -> Iterator[None]:
+def running(loops: Any) -> Iterator[None]:
     """Every test here holds for each implementation of the loops."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("read_sent_batch", "encode_batch", "sent_index"):
@@ -233,7 +233,7 @@ def test_metadata_may_be_longer_than_its_parts() -> None:
     assert decode_send_messages(memoryview(payload)).message_count == 3
 
 
-def check_one(loops: ModuleType, user_headers_length: int, payload_length: int) -> None:
+def check_one(loops: Any, user_headers_length: int, payload_length: int) -> None:
     batch = bytearray(64 + user_headers_length + payload_length)
     MESSAGE_HEADER.pack_into(batch, 0, 0, b"", 0, 0, 0, user_headers_length, payload_length, 0)
     entry = INDEX_ENTRY.pack(0, len(batch), 0)
@@ -241,19 +241,19 @@ def check_one(loops: ModuleType, user_headers_length: int, payload_length: int) 
 
 
 @pytest.mark.slow
-def test_the_largest_payload(loops: ModuleType) -> None:
+def test_the_largest_payload(loops: Any) -> None:
     check_one(loops, 0, MESSAGE_PAYLOAD_SIZE_MAX)
     with pytest.raises(TooBigMessagePayload):
         check_one(loops, 0, MESSAGE_PAYLOAD_SIZE_MAX + 1)
 
 
-def test_the_largest_user_headers(loops: ModuleType) -> None:
+def test_the_largest_user_headers(loops: Any) -> None:
     check_one(loops, USER_HEADERS_SIZE_MAX, 1)
     with pytest.raises(TooBigUserHeaders):
         check_one(loops, USER_HEADERS_SIZE_MAX + 1, 1)
 
 
-def test_a_message_without_payload_is_accepted(loops: ModuleType) -> None:
+def test_a_message_without_payload_is_accepted(loops: Any) -> None:
     check_one(loops, 0, 0)
 
 

@@ -13,7 +13,7 @@ from borzoi.client.address import Login, ServerAddress
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import TopicIdNotFound
 from borzoi.protocol.message import Message, decode_messages
-from borzoi.protocol.plain_loops import POLL_TAIL
+from borzoi.protocol.plain_requests import POLL_TAIL
 from borzoi.protocol.responses.polled import PolledMessages, encode_polled_messages
 from borzoi.spark import polling, wire
 from borzoi.spark.failures import DataLoss, IggyError, Unreachable

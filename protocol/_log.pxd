@@ -1,4 +1,4 @@
-# What the loops lend to the other compiled modules.
+# What the loops over the log lend to the other compiled modules.
 
 from libc.stdint cimport uint8_t, uint64_t
 
