@@ -33,6 +33,7 @@ from borzoi.protocol._messages cimport (
     RESERVED_AT,
     TIMESTAMP_AT,
     body_size,
+    end_within,
     load_u32,
     load_u64,
     store_entry,
@@ -315,11 +316,12 @@ def first_at_or_after(entries, uint64_t message_count, uint64_t timestamp):
 
 def message_start(batch, uint64_t number):
     cdef Py_buffer view
-    cdef uint64_t before, at = 0
+    cdef uint64_t before, end, at = 0
     PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
     try:
         for before in range(number):
-            at = end_of_message(<const uint8_t *>view.buf, view.len, at)
+            end = end_within(<const uint8_t *>view.buf, view.len, at)
+            at = end if end else end_of_message(<const uint8_t *>view.buf, view.len, at)
         return at
     finally:
         PyBuffer_Release(&view)
@@ -327,13 +329,11 @@ def message_start(batch, uint64_t number):
 
 cdef uint64_t end_of_message(const uint8_t *data, uint64_t size, uint64_t at) except 0:
     """Where the message at `at`, not beyond `size`, ends; it ends within `size`."""
-    cdef uint64_t message_size
-    if size - at < HEADER_SIZE:
-        raise InvalidMessagesSize(f"a message header runs over the end at {size}")
-    message_size = HEADER_SIZE + body_size(data + at)
-    if message_size > size - at:
-        raise InvalidMessagesSize(f"a message runs over the end at {size}")
-    return at + message_size
+    cdef uint64_t end = end_within(data, size, at)
+    if end == 0:
+        what = "a message header" if size - at < HEADER_SIZE else "a message"
+        raise InvalidMessagesSize(f"{what} runs over the end at {size}")
+    return end
 
 
 cdef class RandomIds:

@@ -68,3 +68,12 @@ cdef inline void store_entry(
     store_u32(entry, relative_offset)
     store_u32(entry + POSITION_AT, position)
     store_u64(entry + ENTRY_TIMESTAMP_AT, timestamp)
+
+
+cdef inline uint64_t end_within(const uint8_t *data, uint64_t size, uint64_t at) noexcept nogil:
+    """Where the message at `at`, not beyond `size`, ends; 0 when it runs over `size`."""
+    cdef uint64_t message_size
+    if size - at < HEADER_SIZE:
+        return 0
+    message_size = HEADER_SIZE + body_size(data + at)
+    return at + message_size if message_size <= size - at else 0
