@@ -12,7 +12,7 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -58,18 +58,26 @@ class CompressionFigures(NamedTuple):
     poll_mb_s: float
 
 
-def measure(codec: str, duration_s: float, directory: Path | None = None) -> CompressionFigures:
+def measure(
+    codec: str,
+    duration_s: float,
+    directory: Path | None = None,
+    *,
+    segment_size: str = SEGMENT_SIZE,
+    variants: int = VARIANTS,
+) -> CompressionFigures:
     """Send for so long, wait for the compressor, read everything."""
     settings = {
         "IGGY_SYSTEM_COMPRESSION_DEFAULT_ALGORITHM": codec,
-        "IGGY_SYSTEM_SEGMENT_SIZE": SEGMENT_SIZE,
+        "IGGY_SYSTEM_SEGMENT_SIZE": segment_size,
     }
     cpus = sorted(os.sched_getaffinity(0))
     with OwnBroker(f"{cpus[0]}..{cpus[0] + 1}", settings, directory) as broker:
         os.sched_setaffinity(0, cpus[1:] or cpus)
         try:
             with socket.create_connection((broker.host, broker.port)) as connection:
-                return _measure(_Wire(connection), codec, duration_s, broker.data)
+                frames = list(_frames(variants))
+                return _measure(_Wire(connection), codec, duration_s, broker.data, frames)
         finally:
             os.sched_setaffinity(0, cpus)
 
@@ -126,15 +134,16 @@ class _Wire:
         return self._memory[:size]
 
 
-def _measure(wire: _Wire, codec: str, duration_s: float, data: Path) -> CompressionFigures:
+def _measure(
+    wire: _Wire, codec: str, duration_s: float, data: Path, frames: Sequence[tuple[bytes, int]]
+) -> CompressionFigures:
     wire.ask(LoginUser(CREDENTIALS.username, CREDENTIALS.password))
     wire.ask(CreateStream(NAME))
     wire.ask(CreateTopic(NAME, 1, 1, 0, 0, 1, NAME))
-    frames = list(_frames())
     sent = batches = 0
     began = time.monotonic()
     while (now := time.monotonic()) - began < duration_s:
-        frame, size = frames[batches % VARIANTS]
+        frame, size = frames[batches % len(frames)]
         wire.call(frame)
         sent += size
         batches += 1
@@ -154,8 +163,8 @@ def _measure(wire: _Wire, codec: str, duration_s: float, data: Path) -> Compress
     )
 
 
-def _frames() -> Iterator[tuple[bytes, int]]:
-    for variant in range(VARIANTS):
+def _frames(variants: int) -> Iterator[tuple[bytes, int]]:
+    for variant in range(variants):
         payloads = [json_like(variant * BATCH + number) for number in range(BATCH)]
         batch = prepare_messages(Message(payload) for payload in payloads)
         payload = encode_prepared_messages(NAME, NAME, PartitionId(0), batch)

@@ -26,7 +26,9 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.system import Ping
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy, StrategyKind
 from tests.broker import BrokerProcess
-from tests.integration.wire import ONE_SHARD, Wire, topic_of
+from tests.shard_wires import ONE_SHARD
+from tests.topics import topic_of
+from tests.wire import Wire
 
 PROJECT: Final = Path(__file__).resolve().parent.parent
 WARM_UP: Final = 40

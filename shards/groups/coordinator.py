@@ -83,6 +83,7 @@ class Coordinator:
         *,
         revocation_timeout_s: float,
         check_interval_s: float,
+        travel_time_max_s: float = TRAVEL_TIME_MAX_S,
     ) -> None:
         self._loop = loop
         self._epoch = generation << EPOCH_BITS
@@ -92,6 +93,7 @@ class Coordinator:
         self._tasks = tasks
         self._revocation_timeout_s = revocation_timeout_s
         self._checks = Periodic(loop, check_interval_s, self._check)
+        self._travel_time_max_s = travel_time_max_s
         self._rosters: dict[GroupRef, Roster] = {}
         self._of_client: dict[int, set[GroupRef]] = {}
         self._adopting = True
@@ -384,7 +386,7 @@ class Coordinator:
                 one.client_id
                 for one in roster.members
                 if one.travelling_since is not None
-                and now - one.travelling_since > TRAVEL_TIME_MAX_S
+                and now - one.travelling_since > self._travel_time_max_s
             ]
             if lost:
                 self._depart(group, roster, lost)

@@ -38,8 +38,10 @@ class Figures:
         collect: Callable[[], Coroutine[Any, Any, ShardFigures]],
         gather: Gather,
         tasks: Tasks,
+        answer_time_max_s: float = ANSWER_TIME_MAX_S,
     ) -> None:
         self._shard = shard
+        self._answer_time_max_s = answer_time_max_s
         self._collect = collect
         self._gather = gather
         self._tasks = tasks
@@ -48,7 +50,7 @@ class Figures:
     async def everybody(self) -> dict[int, ShardFigures]:
         """By shard, without those that do not answer in time."""
         found, own = await asyncio.gather(
-            self._gather.reports_within(ANSWER_TIME_MAX_S, TellFigures), self._own.get()
+            self._gather.reports_within(self._answer_time_max_s, TellFigures), self._own.get()
         )
         figures = {self._shard: decode(own)}
         for shard, report in found.items():

@@ -78,10 +78,17 @@ class Sources:
 class Walk:
     """What is added up over the partitions of a shard."""
 
-    def __init__(self, partitions: Partitions, archiver: Archiver | None, rows_max: int) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        archiver: Archiver | None,
+        rows_max: int,
+        steps_per_turn: int = STEPS_PER_TURN,
+    ) -> None:
         self._partitions = partitions
         self._archiver = archiver
         self._rows_max = rows_max
+        self._steps_per_turn = steps_per_turn
         self._lags = bytearray()
         self._lag_count = 0
         self._lag_total = 0
@@ -94,7 +101,7 @@ class Walk:
         """Look at all partitions, in turns."""
         steps = 0
         for partition in self._partitions:
-            if steps >= STEPS_PER_TURN:
+            if steps >= self._steps_per_turn:
                 steps = 0
                 await asyncio.sleep(0)
             if partition.alive:

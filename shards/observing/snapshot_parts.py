@@ -115,28 +115,30 @@ def cut(text: bytes, size_max: int = PART_SIZE_MAX) -> bytes:
 # The parts.
 
 
-def filesystem_overview(sources: Sources, _deadline: float) -> bytes:
+def filesystem_overview(
+    sources: Sources, _deadline: float, listed_max: int = FILES_LISTED_MAX
+) -> bytes:
     """Space, the data directory, what compression saves in it, the temporary one and /proc."""
     disk = psutil.disk_usage(str(sources.data))
     lines = [
         f"{sources.data}: {disk.free} of {disk.total} bytes free",
         "",
-        *_section("compression", ratio_lines(list(_ratios(sources.data)))),
-        *_section(str(sources.data), _tree(sources.data)),
-        *_section(tempfile.gettempdir(), _directory(Path(tempfile.gettempdir()))),
-        *_section("/proc", _directory(Path("/proc"))),
+        *_section("compression", ratio_lines(list(_ratios(sources.data, listed_max)))),
+        *_section(str(sources.data), _tree(sources.data, listed_max)),
+        *_section(tempfile.gettempdir(), _directory(Path(tempfile.gettempdir()), listed_max)),
+        *_section("/proc", _directory(Path("/proc"), listed_max)),
     ]
     return cut(_encoded(lines))
 
 
-def process_list(sources: Sources, deadline: float) -> bytes:
+def process_list(sources: Sources, deadline: float, listed_max: int = TASKS_LISTED_MAX) -> bytes:
     """All processes of the machine by name, and the kernel's details of our own."""
     parts = [run_command(LIST_PROCESSES, deadline, PART_SIZE_MAX)]
     for pid in broker_pids(sources.supervisor_pid):
         process = Path(f"/proc/{pid}")
         for name in PROCESS_FILES:
             parts.append(_encoded([f"\n{process / name}:"]) + _content(process / name))
-        parts.append(_encoded(["", *_section(f"{process}/task", _tasks(process))]))
+        parts.append(_encoded(["", *_section(f"{process}/task", _tasks(process, listed_max))]))
     return cut(b"".join(parts))
 
 
@@ -156,9 +158,9 @@ def one_word(_sources: Sources, _deadline: float) -> bytes:
     return b"test\n"
 
 
-def server_logs(sources: Sources, _deadline: float) -> bytes:
+def server_logs(sources: Sources, _deadline: float, size_max: int = LOGS_SIZE_MAX) -> bytes:
     """The log files of all processes, oldest first; of too many the newest."""
-    room = LOGS_SIZE_MAX
+    room = size_max
     tails: list[bytes] = []
     left_out = 0
     for path in reversed(log_files(sources.logs)):
@@ -204,12 +206,12 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
     yield ""
 
 
-def _directory(path: Path) -> Iterator[str]:
+def _directory(path: Path, listed_max: int) -> Iterator[str]:
     """The names in one directory."""
     try:
         with os.scandir(path) as entries:
             for number, entry in enumerate(entries):
-                if number == FILES_LISTED_MAX:
+                if number == listed_max:
                     yield "... and more"
                     return
                 yield _described(entry)
@@ -217,15 +219,15 @@ def _directory(path: Path) -> Iterator[str]:
         yield f"cannot be listed: {error}"
 
 
-def _ratios(data: Path) -> Iterator[TopicRatio]:
+def _ratios(data: Path, listed_max: int) -> Iterator[TopicRatio]:
     """What is compressed; a broker may have more topics than a report should have."""
     found = (one for one in topic_ratios(layout_of(data), Files()) if one.compressed.segments)
-    yield from islice(found, FILES_LISTED_MAX)
+    yield from islice(found, listed_max)
 
 
-def _tree(root: Path) -> Iterator[str]:
+def _tree(root: Path, listed_max: int) -> Iterator[str]:
     """All files below a directory."""
-    left = FILES_LISTED_MAX
+    left = listed_max
     for directory, _, names in os.walk(root):
         for name in sorted(names):
             if name.startswith(ROOT_PASSWORD_FILE):
@@ -251,7 +253,7 @@ def _described(entry: os.DirEntry[str]) -> str:
     return f"{filemode(facts.st_mode)} {facts.st_uid:>6} {facts.st_size:>14} {entry.name}"
 
 
-def _tasks(process: Path) -> Iterator[str]:
+def _tasks(process: Path, listed_max: int) -> Iterator[str]:
     """Name, state and CPU time of the threads of a process."""
     try:
         tasks = sorted(os.listdir(process / "task"), key=int)
@@ -259,7 +261,7 @@ def _tasks(process: Path) -> Iterator[str]:
         yield f"cannot be listed: {error}"
         return
     for number, task in enumerate(tasks):
-        if number == TASKS_LISTED_MAX:
+        if number == listed_max:
             yield "... and more"
             return
         try:

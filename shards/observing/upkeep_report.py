@@ -41,14 +41,21 @@ class TellUpkeep(Telling):
 class Upkeep:
     """The figures of this shard, and those of all shards by asking."""
 
-    def __init__(self, shard: int, stats: Callable[[], UpkeepStats], gather: Gather) -> None:
+    def __init__(
+        self,
+        shard: int,
+        stats: Callable[[], UpkeepStats],
+        gather: Gather,
+        answer_time_max_s: float = ANSWER_TIME_MAX_S,
+    ) -> None:
         self._shard = shard
+        self._answer_time_max_s = answer_time_max_s
         self._stats = stats
         self._gather = gather
 
     async def report(self) -> bytes:
         """The texts of all shards, in their order. Waits for none that does not answer."""
-        found = await self._gather.reports_within(ANSWER_TIME_MAX_S, TellUpkeep)
+        found = await self._gather.reports_within(self._answer_time_max_s, TellUpkeep)
         texts = {shard: _text(shard, report) for shard, report in found.items()}
         texts[self._shard] = self._own()
         return b"".join(texts[shard] for shard in sorted(texts))

@@ -44,11 +44,19 @@ class OrderlyStop:
     """One stop of all workers."""
 
     def __init__(
-        self, workers: Sequence[WorkerProcess], stop_timeout_s: float, stalled_after_s: float
+        self,
+        workers: Sequence[WorkerProcess],
+        stop_timeout_s: float,
+        stalled_after_s: float,
+        *,
+        starting_timeout_s: float = STARTING_TIMEOUT_S,
+        report_interval_s: float = REPORT_INTERVAL_S,
     ) -> None:
         self._workers = workers
         self._stop_timeout_s = stop_timeout_s
         self._stalled_after_s = stalled_after_s
+        self._starting_timeout_s = starting_timeout_s
+        self._report_interval_s = report_interval_s
         self._began = 0.0
         # No silence is counted from before this: the order, or a pause of our own.
         self._watched_since = 0.0
@@ -65,7 +73,7 @@ class OrderlyStop:
                 worker.order(Order("stop"))
             except ChannelFull:
                 LOG.error("shard %d does not take the order to stop", worker.shard)
-        report_at = self._began + REPORT_INTERVAL_S
+        report_at = self._began + self._report_interval_s
         last_look = self._began
         while self._living():
             await asyncio.sleep(LOOK_INTERVAL_S)
@@ -77,7 +85,7 @@ class OrderlyStop:
             self._kill_some(now)
             if now >= report_at:
                 self.report()
-                report_at = now + REPORT_INTERVAL_S
+                report_at = now + self._report_interval_s
         for worker in stopping:
             self._judge(worker)
         return self._exit_code
@@ -114,8 +122,8 @@ class OrderlyStop:
             return "is not waited for any longer (SIGQUIT)"
         beat_s = worker.control.last_beat() / 1e9
         if beat_s == 0:
-            if now - self._began > STARTING_TIMEOUT_S:
-                return f"was still starting {STARTING_TIMEOUT_S:g} s after the order to stop"
+            if now - self._began > self._starting_timeout_s:
+                return f"was still starting {self._starting_timeout_s:g} s after the order to stop"
         elif now - max(beat_s, self._watched_since) > self._stalled_after_s:
             return f"has not moved for {now - beat_s:.1f} s"
         if now - self._began > self._stop_timeout_s:

@@ -52,11 +52,13 @@ def archive_state(
     published_end: PublishedEnd,
     now_us: int,
     go_on: GoOn,
+    *,
+    tries_max: int = OPEN_TRIES_MAX,
 ) -> int:
     """Archive the metadata as it is now, unless it is there; the last entry that is in it."""
     states = archived_states(store)
     with ExitStack() as stack:
-        found, end = _open_all(layout, files, published_end, stack)
+        found, end = _open_all(layout, files, published_end, stack, tries_max)
         if end.last_index == NO_ENTRY or any(state.entry == end.last_index for state in states):
             return end.last_index
         records = tuple(
@@ -77,10 +79,10 @@ def archive_state(
 
 
 def _open_all(
-    layout: DataLayout, files: Files, published_end: PublishedEnd, stack: ExitStack
+    layout: DataLayout, files: Files, published_end: PublishedEnd, stack: ExitStack, tries_max: int
 ) -> tuple[dict[str, int], PublishedLog]:
     """Descriptors of all metadata files that fit each other, and where the log ends."""
-    for _ in range(OPEN_TRIES_MAX):
+    for _ in range(tries_max):
         with ExitStack() as opened:
             found = {}
             for path in metadata_files(layout):

@@ -60,7 +60,8 @@ class _Mark(NamedTuple):
 class Backlog:
     """The segments of a shard that are not compressed, as far as anything is known of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, places_max: int = PLACES_MAX) -> None:
+        self._places_max = places_max
         self._look = 0
         self._failed: dict[Place, _Failed] = {}
         self._left_plain: set[Place] = set()
@@ -94,14 +95,14 @@ class Backlog:
     def failed(self, place: Place) -> int:
         """It could not be compressed now; how often that has happened to it."""
         times = self._failed[place].times + 1 if place in self._failed else 1
-        if len(self._failed) >= PLACES_MAX:
+        if len(self._failed) >= self._places_max:
             self._failed.clear()
         self._failed[place] = _Failed(times, self._look)
         return times
 
     def leave_plain(self, place: Place) -> None:
         """It stays as it is."""
-        if len(self._left_plain) >= PLACES_MAX:
+        if len(self._left_plain) >= self._places_max:
             self._left_plain.clear()
         self._left_plain.add(place)
 

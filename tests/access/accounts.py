@@ -45,7 +45,8 @@ from borzoi.protocol.permissions import (
     UserStatus,
 )
 from tests.broker import BrokerProcess
-from tests.integration.wire import TWO_SHARDS, ConnectionClosed, Wire, one_per_shard
+from tests.shard_wires import TWO_SHARDS, one_per_shard
+from tests.wire import Closed, Wire
 
 NAMES: Final = tuple(f"user-{number}" for number in range(6))
 TOKENS: Final = ("first", "second", "third")
@@ -92,7 +93,7 @@ class Administrator(threading.Thread):
         try:
             while True:
                 self._change()
-        except (ConnectionClosed, OSError):
+        except Closed:
             pass
         except BaseException as error:
             self.error = error

@@ -25,7 +25,8 @@ from borzoi.protocol.errors import InvalidCredentials
 from borzoi.protocol.framing import encode_request
 from borzoi.protocol.generations import encode_command
 from tests.broker import BrokerProcess
-from tests.integration.wire import TWO_SHARDS, Wire
+from tests.shard_wires import TWO_SHARDS
+from tests.wire import Wire
 
 TARGET: Final = "target"
 PASSWORD: Final = "what nobody will guess"
@@ -80,10 +81,10 @@ def attack(broker: BrokerProcess, sources: list[str], tries: int) -> Summary:
     for start in range(0, each, PER_WRITE):
         part = guesses[start : start + PER_WRITE]
         for connection in connections:
-            connection.write(b"".join(part))
+            connection.put(b"".join(part))
         summary.good_logins.append(_good_login(broker))
         for connection in connections:
-            summary.statuses.update(connection.read_answer()[0] for _ in part)
+            summary.statuses.update(connection.answer()[0] for _ in part)
     summary.seconds = time.monotonic() - began
     summary.tries = each * len(sources)
     log = (broker.data / "logs" / "iggy-server.log").read_text()

@@ -14,7 +14,7 @@ from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.framing import encode_request
 from borzoi.protocol.generations import encode_command
 from tests.broker import BrokerProcess, wait_for
-from tests.integration.wire import Wire
+from tests.wire import Wire
 
 ROUNDS_MAX: Final = 32
 
@@ -56,12 +56,12 @@ class TcpChannel:
         self.wire = Wire(broker, login=False)
 
     def login(self, username: str, password: str) -> int:
-        return self.wire.call(Code.LOGIN_USER, encode_command(LoginUser(username, password)))[0]
+        return self.wire.request(Code.LOGIN_USER, encode_command(LoginUser(username, password)))[0]
 
     def statuses(self, requests: Sequence[Request]) -> list[int]:
         frames = [encode_request(request.code, request.payload) for request in requests]
-        self.wire.write(b"".join(frames))
-        return [self.wire.read_answer()[0] for _ in requests]
+        self.wire.put(b"".join(frames))
+        return [self.wire.answer()[0] for _ in requests]
 
     def close(self) -> None:
         self.wire.close()

@@ -21,7 +21,7 @@ from borzoi.protocol.commands.users import CreateUser
 from borzoi.protocol.errors import InvalidCredentials
 from tests.access.brute_force import PATIENT
 from tests.broker import BrokerProcess
-from tests.integration.wire import Wire
+from tests.wire import Wire
 
 # One more and the pair of name and address has to wait.
 TRIES_PER_NAME: Final = 4

@@ -6,7 +6,7 @@ import pytest
 
 from tests.access.accounts import run
 from tests.conftest import NewBroker
-from tests.integration.wire import TWO_SHARDS
+from tests.shard_wires import TWO_SHARDS
 
 CYCLES = 2
 

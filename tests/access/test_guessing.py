@@ -11,7 +11,8 @@ from tests.access.brute_force import FREE, PASSWORD, PATIENT, TARGET, attack, ch
 from tests.access.enumeration import TRIES_PER_NAME, create_users, ratio_of_times
 from tests.broker import BrokerProcess
 from tests.cpu_time import scheduled
-from tests.integration.wire import Wire, one_per_shard
+from tests.shard_wires import one_per_shard
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 

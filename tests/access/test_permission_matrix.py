@@ -40,7 +40,9 @@ from tests.access.matrix import (
     read_matrix,
 )
 from tests.broker import BrokerProcess
-from tests.integration.wire import TWO_SHARDS, Wire, topic_of
+from tests.shard_wires import TWO_SHARDS
+from tests.topics import topic_of
+from tests.wire import Wire
 
 PASSWORD = "password"
 ROWS = read_matrix()

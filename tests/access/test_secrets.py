@@ -34,7 +34,8 @@ from borzoi.protocol.responses.users import RawToken
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
 from tests.integration.test_reset_root import reset
-from tests.integration.wire import TWO_SHARDS, ConnectionClosed, Wire, one_per_shard
+from tests.shard_wires import TWO_SHARDS, one_per_shard
+from tests.wire import Closed, Wire
 
 pytestmark = pytest.mark.slow
 
@@ -54,13 +55,13 @@ class Spoken:
         self.call(wire, code_of(command), encode_command(command))
 
     def call(self, wire: Wire, code: int, payload: bytes) -> None:
-        status, answer = wire.call(code, payload)
+        status, answer = wire.request(code, payload)
         self.answers.append(status.to_bytes(4, "little") + answer)
 
     def new_token(self, wire: Wire, name: str) -> str:
         """The one answer that must hold a secret."""
         command = CreatePersonalAccessToken(name, 0)
-        status, answer = wire.call(code_of(command), encode_command(command))
+        status, answer = wire.request(code_of(command), encode_command(command))
         assert status == 0
         raw = decode_reply(code_of(command), memoryview(answer))
         assert isinstance(raw, RawToken)
@@ -121,12 +122,12 @@ def speak_unclearly(spoken: Spoken, broker: BrokerProcess) -> None:
         for end in range(len(payload)):
             spoken.call(wire, Code.LOGIN_USER, payload[:end])
             spoken.call(wire, Code.CHANGE_PASSWORD, payload[:end])
-    wire.write(b"marker-is-no-frame" * 100)
+    wire.put(b"marker-is-no-frame" * 100)
     try:
         while True:
-            status, answer = wire.read_answer()
+            status, answer = wire.answer()
             spoken.answers.append(status.to_bytes(4, "little") + answer)
-    except (ConnectionClosed, ConnectionResetError):
+    except Closed:
         pass
     wire.close()
 

@@ -24,7 +24,8 @@ from borzoi.protocol.errors import BrokerError, Unauthenticated, Unauthorized
 from borzoi.protocol.permissions import GlobalPermissions, Permissions
 from tests.broker import BrokerProcess, wait_for
 from tests.crash.kill_cycles import TWO_SHARDS
-from tests.crash.wire import Wire, connect
+from tests.shard_wires import connect
+from tests.wire import Wire
 
 CONNECTIONS = 12
 NAME = "crowd"
@@ -49,7 +50,7 @@ class Crowd:
         self.created = 0
         self._wires = [connect(broker, login=False) for _ in range(CONNECTIONS)]
         for wire in self._wires:
-            wire.call(LoginWithPersonalAccessToken(token))
+            wire.ask(LoginWithPersonalAccessToken(token))
         self._threads = [
             threading.Thread(target=self._create, args=(number, wire))
             for number, wire in enumerate(self._wires)
@@ -61,7 +62,7 @@ class Crowd:
         with wire:
             for turn in range(100_000):
                 try:
-                    wire.call(CreateStream(f"{id(self)}-{number}-{turn}"))
+                    wire.ask(CreateStream(f"{id(self)}-{number}-{turn}"))
                 except BrokerError as error:
                     self.refusals.append(error)
                     return
@@ -86,14 +87,14 @@ def test_nothing_follows_a_withdrawal(
     broker: BrokerProcess, withdraw: UpdatePermissions | UpdateUser | DeleteUser
 ) -> None:
     with connect(broker) as root, connect(broker, login=False) as own:
-        user = root.call(CreateUser(NAME, PASSWORD, permissions=MAY_CREATE)).user
-        own.call(LoginUser(NAME, PASSWORD))
-        crowd = Crowd(broker, own.call(CreatePersonalAccessToken("token", 0)).token)
+        user = root.ask(CreateUser(NAME, PASSWORD, permissions=MAY_CREATE)).user
+        own.ask(LoginUser(NAME, PASSWORD))
+        crowd = Crowd(broker, own.ask(CreatePersonalAccessToken("token", 0)).token)
         wait_for(lambda: crowd.created > 10 * CONNECTIONS, 60.0)
-        root.call(withdraw)
+        root.ask(withdraw)
         crowd.end()
         if not isinstance(withdraw, DeleteUser):
-            root.call(DeleteUser(NAME))
+            root.ask(DeleteUser(NAME))
     assert len(crowd.refusals) == CONNECTIONS
     assert {type(error) for error in crowd.refusals} <= {Unauthorized, Unauthenticated}
     written = [(int(entry), int(by), what) for entry, by, what in ENTRY.findall(broker.output())]

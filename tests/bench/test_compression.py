@@ -13,10 +13,8 @@ def test_messages_are_alike_but_not_the_same() -> None:
 
 
 @pytest.mark.slow
-def test_a_short_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("borzoi.bench.compression.SEGMENT_SIZE", "1MiB")
-    monkeypatch.setattr("borzoi.bench.compression.VARIANTS", 4)
-    found = measure("zstd", 0.2)
+def test_a_short_run() -> None:
+    found = measure("zstd", 0.2, segment_size="1MiB", variants=4)
     assert found.codec == "zstd"
     assert found.produce_mb_s > 0
     assert found.poll_mb_s > 0

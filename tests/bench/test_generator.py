@@ -1,10 +1,7 @@
 """The generator against servers that stall, cut their answers, refuse or hang up."""
 
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -25,31 +22,10 @@ from borzoi.bench.usage import (
     usage_of,
 )
 from borzoi.protocol.framing import OK, RESPONSE_HEADER
+from tests.fake_server import requests, serving
 
 MS = 1_000_000
 ONE = Range(1, 1)
-
-Serve = Callable[[socket.socket], None]
-
-
-@contextmanager
-def server(serve: Serve) -> Iterator[int]:
-    """A server for one connection; its port."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def run() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            serve(connection)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.close()
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 def producer(port: int, goal: Goal) -> ActorPlan:
@@ -63,16 +39,6 @@ def producer(port: int, goal: Goal) -> ActorPlan:
         message_size=ONE,
         messages_per_batch=ONE,
     )
-
-
-def requests(connection: socket.socket) -> Iterator[None]:
-    """One step per whole request."""
-    while True:
-        head = connection.recv(4, socket.MSG_WAITALL)
-        if len(head) < 4:
-            return
-        connection.recv(int.from_bytes(head, "little"), socket.MSG_WAITALL)
-        yield
 
 
 def run(plan: ActorPlan) -> LoadResult:
@@ -94,8 +60,8 @@ def test_a_stall_is_measured_for_every_request_it_delayed() -> None:
                 time.sleep(stall_ms / 1000)
             connection.sendall(OK)
 
-    with server(serve) as port:
-        plan = replace(producer(port, Goal(requests=40)), interval_ns=interval_ms * MS)
+    with serving(serve) as server:
+        plan = replace(producer(server.port, Goal(requests=40)), interval_ns=interval_ms * MS)
         found = latencies_ms(run(plan))
     assert len(found) == 40
     # Planned every 10 ms: the stall delays the request that meets it and those planned behind it.
@@ -112,8 +78,8 @@ def test_answers_may_come_in_pieces() -> None:
             for at in range(len(OK)):
                 connection.sendall(OK[at : at + 1])
 
-    with server(serve) as port:
-        result = run(producer(port, Goal(requests=20)))
+    with serving(serve) as server:
+        result = run(producer(server.port, Goal(requests=20)))
     assert len(latencies_ms(result)) == 20
 
 
@@ -123,8 +89,10 @@ def test_frames_larger_than_socket_buffers_arrive_whole() -> None:
         for _ in requests(connection):
             connection.sendall(OK)
 
-    with server(serve) as port:
-        plan = replace(producer(port, Goal(requests=3)), message_size=Range(9_000_000, 9_000_000))
+    with serving(serve) as server:
+        plan = replace(
+            producer(server.port, Goal(requests=3)), message_size=Range(9_000_000, 9_000_000)
+        )
         assert len(latencies_ms(run(plan))) == 3
 
 
@@ -134,8 +102,8 @@ def test_a_refusal_ends_the_run_with_its_name() -> None:
         for _ in requests(connection):
             connection.sendall(RESPONSE_HEADER.pack(1009, 0))
 
-    with server(serve) as port, pytest.raises(LoadFailed, match=r"StreamIdNotFound.*1009"):
-        run(producer(port, Goal(requests=3)))
+    with serving(serve) as server, pytest.raises(LoadFailed, match=r"StreamIdNotFound.*1009"):
+        run(producer(server.port, Goal(requests=3)))
 
 
 @pytest.mark.slow
@@ -143,8 +111,8 @@ def test_a_server_that_hangs_up() -> None:
     def serve(connection: socket.socket) -> None:
         next(requests(connection))
 
-    with server(serve) as port, pytest.raises(LoadFailed, match=r"closed the connection|reset"):
-        run(producer(port, Goal(requests=3)))
+    with serving(serve) as server, pytest.raises(LoadFailed, match=r"closed the connection|reset"):
+        run(producer(server.port, Goal(requests=3)))
 
 
 def test_cpu_between_two_moments_is_interpolated() -> None:

@@ -1,15 +1,16 @@
 """A server that plays a script over a real loopback socket: read one request, do one step."""
 
 import asyncio
-import threading
+import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from borzoi.protocol.commands import Command
-from borzoi.protocol.framing import LENGTH_SIZE, REQUEST_HEADER
+from borzoi.protocol.framing import REQUEST_HEADER
 from borzoi.protocol.generations import CLASSIC
+from tests.fake_server import FakeServer, requests, serving
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,6 @@ class ScriptedServer:
     requests: list[bytes] = field(default_factory=list)  # whole frames
     connections: int = 0
     clients_gone: int = 0
-    _playing: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def address(self) -> str:
@@ -61,34 +61,38 @@ class ScriptedServer:
             found.append(CLASSIC.requests[code](memoryview(frame)[REQUEST_HEADER.size :]))
         return found
 
-    async def play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._playing.add(task)
+    def play(self, connection: socket.socket) -> None:
+        """One connection, to its end."""
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connections += 1
         script = self.script
         if 0 <= self.connections - 2 < len(self.later):
             script = self.later[self.connections - 2]
         try:
-            for step in script:
-                length = await reader.readexactly(LENGTH_SIZE)
-                rest = await reader.readexactly(int.from_bytes(length, "little"))
-                self.requests.append(length + rest)
-                if isinstance(step, Answer):
-                    await send(writer, step.wire, step.piece_size or len(step.wire))
-                elif isinstance(step, CloseAfter):
-                    writer.write(step.wire)
-                    return
-                else:
-                    break
-            writer.write(self.farewell)
-            unexpected = await reader.read()
-            assert not unexpected, "more requests than the script has steps"
-            self.clients_gone += 1
-        except (asyncio.IncompleteReadError, ConnectionError):
-            self.clients_gone += 1
-        finally:
-            writer.close()
+            if self._has_played(connection, script):
+                return
+        except ConnectionError:
+            pass
+        self.clients_gone += 1
+
+    def _has_played(self, connection: socket.socket, script: Sequence[Step]) -> bool:
+        """True if the script ends the connection, False once the client has."""
+        coming = requests(connection)
+        for step in script:
+            request = next(coming, None)
+            if request is None:
+                return False
+            self.requests.append(request.frame)
+            if isinstance(step, Answer):
+                send(connection, step.wire, step.piece_size or len(step.wire))
+            elif isinstance(step, CloseAfter):
+                connection.sendall(step.wire)
+                return True
+            else:
+                break
+        connection.sendall(self.farewell)
+        assert not connection.recv(1), "more requests than the script has steps"
+        return False
 
     async def wait_requested(self) -> None:
         """Return when there was a request; the test's own deadline bounds this."""
@@ -100,45 +104,32 @@ class ScriptedServer:
         while not self.clients_gone:
             await asyncio.sleep(0)
 
-    async def finish(self) -> None:
-        """Wait for every connection to have played its script; its failures are raised here."""
-        async with asyncio.timeout(5):
-            await asyncio.gather(*self._playing)
 
-
-async def send(writer: asyncio.StreamWriter, wire: bytes, piece_size: int) -> None:
+def send(connection: socket.socket, wire: bytes, piece_size: int) -> None:
     for at in range(0, len(wire), piece_size):
-        writer.write(wire[at : at + piece_size])
-        await writer.drain()
+        connection.sendall(wire[at : at + piece_size])
+
+
+@contextmanager
+def scripted_in_a_thread(*script: Step) -> Iterator[ScriptedServer]:
+    """For clients that have an event loop of their own."""
+    played = ScriptedServer(script)
+    with serving(played.play) as server:
+        played.port = server.port
+        yield played
 
 
 @asynccontextmanager
 async def scripted(
     *script: Step, farewell: bytes = b"", later: Sequence[Sequence[Step]] = ()
 ) -> AsyncIterator[ScriptedServer]:
-    scripted_server = ScriptedServer(script, later, farewell)
-    server = await asyncio.start_server(scripted_server.play, "127.0.0.1", 0)
-    scripted_server.port = server.sockets[0].getsockname()[1]
+    """For clients of this event loop."""
+    played = ScriptedServer(script, later, farewell)
+    server = FakeServer(played.play)
+    played.port = server.port
     try:
-        yield scripted_server
-        await scripted_server.finish()
+        yield played
     finally:
         server.close()
-        await server.wait_closed()
-
-
-@contextmanager
-def scripted_in_a_thread(*script: Step) -> Iterator[ScriptedServer]:
-    """For clients that have an event loop of their own."""
-    with asyncio.Runner() as runner:
-        serving = scripted(*script)
-        server = runner.run(serving.__aenter__())
-        loop = runner.get_loop()
-        thread = threading.Thread(target=loop.run_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-        runner.run(serving.__aexit__(None, None, None))
+    # The loop has to run meanwhile: the clients close their connections in it.
+    await asyncio.to_thread(server.finish)

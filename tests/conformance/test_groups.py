@@ -20,7 +20,7 @@ from borzoi.protocol.commands.offsets import GetConsumerOffset
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from tests.broker import BrokerProcess
 from tests.conformance.official import connected, new_topic, send
-from tests.integration.wire import Wire
+from tests.wire import Wire
 
 GROUP = "readers"
 TIMEOUT_S = 60.0

@@ -20,7 +20,8 @@ from borzoi.protocol.permissions import (
 )
 from tests.broker import BrokerProcess
 from tests.conformance.official import client_for, payloads, send
-from tests.integration.wire import Wire, topic_of
+from tests.topics import topic_of
+from tests.wire import Wire
 
 REFUSED = r"^Unauthorized$"
 

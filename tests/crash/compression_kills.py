@@ -25,7 +25,7 @@ from tests.broker import wait_for
 from tests.crash.kill_cycles import KillCycles, Summary
 from tests.crash.ledger import ProducerBook
 from tests.crash.load import PARTITIONS, Watcher, read_all
-from tests.crash.wire import connect
+from tests.shard_wires import connect
 
 CODECS: Final = ("gzip", "lz4", "zstd")
 TINY: Final = {

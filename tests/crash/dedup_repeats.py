@@ -27,7 +27,8 @@ from borzoi.protocol.message import Message
 from tests.broker import BrokerProcess, wait_for
 from tests.crash.kill_cycles import PINNED, SETTINGS, TWO_SHARDS
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, Worker, create_topic
-from tests.crash.wire import Closed, Wire, connect
+from tests.shard_wires import connect
+from tests.wire import Closed, Wire
 
 PRODUCERS: Final = 4
 PARTITIONS_USED: Final = 4
@@ -90,7 +91,7 @@ class RepeatingProducer(Worker):
             try:
                 if self._wire is None:
                     self._wire = connect(self._broker)
-                self._wire.send_batch(STREAM, TOPIC, PartitionId(partition), batch)
+                self._wire.append(STREAM, TOPIC, PartitionId(partition), batch)
                 return
             except (Closed, BrokerError) as error:
                 self.resent += 1

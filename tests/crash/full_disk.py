@@ -28,8 +28,8 @@ from tests.crash.ledger import Outcome, judge
 from tests.crash.load import STREAM, TOPIC, Producer, create_topic, read_all
 from tests.crash.mounts import Unavailable, small_disk
 from tests.crash.tracer import failing_calls
-from tests.crash.wire import Wire, connect
-from tests.integration.wire import ONE_SHARD
+from tests.shard_wires import ONE_SHARD, connect
+from tests.wire import Wire
 
 REQUESTS_MAX: Final = 2000
 DISK_SIZES_MIB: Final = (8, 64)
@@ -85,8 +85,8 @@ class Requests:
         """Everything acknowledged is there, nothing that was refused."""
         contents = read_all(wire)
         judge([self._producer.book], contents)
-        assert {stream.name for stream in wire.call(GetStreams())} == self._streams
-        answer = wire.call(GetConsumerOffset(ME, STREAM, TOPIC, 0))
+        assert {stream.name for stream in wire.ask(GetStreams())} == self._streams
+        answer = wire.ask(GetConsumerOffset(ME, STREAM, TOPIC, 0))
         assert (answer and answer.stored_offset) == self._committed
 
     def _send(self, wire: Wire) -> Outcome:
@@ -108,7 +108,7 @@ class Requests:
     @staticmethod
     def _attempt(wire: Wire, command: Any) -> Outcome:
         try:
-            wire.call(command)
+            wire.ask(command)
         except BrokerError:
             return Outcome.REFUSED
         return Outcome.ACKNOWLEDGED

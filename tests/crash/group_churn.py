@@ -42,7 +42,8 @@ from tests.broker import BrokerProcess, wait_for
 from tests.crash.group_ledger import Commit, Delivery, GroupLedger, Span, Verdict
 from tests.crash.kill_cycles import TWO_SHARDS
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, Producer, Worker, create_topic, wait_ready
-from tests.crash.wire import Closed, connect, shard_of_connection
+from tests.shard_wires import connect, shard_of_connection
+from tests.wire import Closed
 
 NAME: Final = "churn"
 GROUP: Final = Consumer(ConsumerKind.GROUP, NAME)
@@ -102,7 +103,7 @@ class Member(Worker):
 
     def enter(self) -> None:
         started = time.monotonic()
-        self.wire.call(JoinConsumerGroup(STREAM, TOPIC, NAME))
+        self.wire.ask(JoinConsumerGroup(STREAM, TOPIC, NAME))
         self._ledger.joins.append(Span(started, time.monotonic()))
         self.start()
 
@@ -129,7 +130,7 @@ class Member(Worker):
         started = time.monotonic()
         command = PollMessages(GROUP, STREAM, TOPIC, None, NEXT, POLL_COUNT, self.auto_commit)
         try:
-            polled = self.wire.call(command)
+            polled = self.wire.ask(command)
         except ShardCommunicationError:
             self._stop_ordered.wait(IDLE_S)
             return
@@ -149,7 +150,7 @@ class Member(Worker):
         if self.stopping and self.leaves_at_once:
             return
         try:
-            self.wire.call(StoreConsumerOffset(GROUP, STREAM, TOPIC, partition, last))
+            self.wire.ask(StoreConsumerOffset(GROUP, STREAM, TOPIC, partition, last))
         except NotResolvedConsumer:
             self.refused += 1
         except ShardCommunicationError:
@@ -161,7 +162,7 @@ class Member(Worker):
         started = time.monotonic()
         while True:
             try:
-                self.wire.call(LeaveConsumerGroup(STREAM, TOPIC, NAME))
+                self.wire.ask(LeaveConsumerGroup(STREAM, TOPIC, NAME))
             except ShardCommunicationError:
                 assert time.monotonic() - started < EVENT_TIMEOUT_S
                 continue
@@ -303,7 +304,7 @@ class Churn:
         self._wire = connect(self._broker)
 
     def _shares(self) -> list[tuple[int, ...]]:
-        found = self._wire.call(GetConsumerGroup(STREAM, TOPIC, NAME))
+        found = self._wire.ask(GetConsumerGroup(STREAM, TOPIC, NAME))
         assert isinstance(found, ConsumerGroupDetails)
         return [member.partitions for member in found.members]
 
@@ -355,11 +356,11 @@ class Churn:
         self.summary.verdict = self._ledger.judge(produced)
 
     def _committed(self, partition: int) -> int | None:
-        found = self._wire.call(GetConsumerOffset(GROUP, STREAM, TOPIC, partition))
+        found = self._wire.ask(GetConsumerOffset(GROUP, STREAM, TOPIC, partition))
         return None if found is None else found.stored_offset
 
     def _produced(self) -> dict[int, int]:
-        topic = self._wire.call(GetTopic(STREAM, TOPIC))
+        topic = self._wire.ask(GetTopic(STREAM, TOPIC))
         return {one.id: one.messages_count for one in topic.partitions}
 
 
@@ -370,7 +371,7 @@ def run(data: Path, events: int, seed: int, worker_kills: int = 0) -> Summary:
         broker.start()
         with connect(broker) as wire:
             create_topic(wire)
-            wire.call(CreateConsumerGroup(STREAM, TOPIC, NAME))
+            wire.ask(CreateConsumerGroup(STREAM, TOPIC, NAME))
         churn = Churn(broker, seed, worker_kills=worker_kills)
         try:
             churn.run(events, worker_kills)

@@ -33,7 +33,7 @@ from tests.crash.load import (
     read_all,
     wait_ready,
 )
-from tests.crash.wire import connect
+from tests.shard_wires import connect
 
 PRODUCERS: Final = 4
 KILL_AFTER_S: Final = (0.05, 0.8)
@@ -166,7 +166,7 @@ class KillCycles:
 
     def _begin_topic_anew(self) -> None:
         with connect(self.broker) as wire:
-            wire.call(DeleteTopic(STREAM, TOPIC))
+            wire.ask(DeleteTopic(STREAM, TOPIC))
             assert create_topic(wire, with_stream=False) == 0
         self.contents = {partition: [] for partition in range(PARTITIONS)}
 

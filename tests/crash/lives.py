@@ -26,7 +26,8 @@ from tests.broker import BrokerProcess, wait_for
 from tests.crash.kill_cycles import TWO_SHARDS
 from tests.crash.ledger import Batch, Outcome, sender_of
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, Producer, create_topic, read_all, wait_ready
-from tests.crash.wire import Closed, connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
+from tests.wire import Closed
 
 SHARDS: Final = 2
 PRODUCERS: Final = 4
@@ -120,7 +121,7 @@ class Lives:
             first_try_at = first_try_at or try_at
             try:
                 with connect(self.broker) as wire:
-                    answer = wire.call(command)
+                    answer = wire.ask(command)
             except Closed:
                 continue
             except BrokerError as error:

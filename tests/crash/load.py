@@ -12,7 +12,8 @@ from borzoi.protocol.errors import BrokerError
 from borzoi.router.placement import pack_namespace, shard_of
 from tests.broker import BrokerProcess
 from tests.crash.ledger import Outcome, ProducerBook
-from tests.crash.wire import Closed, Wire, connect
+from tests.shard_wires import connect
+from tests.wire import Closed, Wire
 
 STREAM: Final = "crash"
 TOPIC: Final = "test"
@@ -108,7 +109,7 @@ class Producer(Worker):
         batch, payloads = self.book.begin(partition, self._random.choice(self._batch_sizes))
         outcome = Outcome.ACKNOWLEDGED
         try:
-            wire.send(STREAM, TOPIC, partition, payloads)
+            wire.append(STREAM, TOPIC, partition, payloads)
         except Closed:
             outcome = Outcome.UNKNOWN
         except BrokerError:
@@ -143,7 +144,7 @@ class Watcher(Worker):
                 return
 
     def _look(self, wire: Wire, partition: int) -> None:
-        polled = wire.poll(STREAM, TOPIC, partition, self._next[partition], 500)
+        polled = wire.poll_at(STREAM, TOPIC, partition, self._next[partition], 500)
         for message in polled.messages:
             self.seen[partition, message.offset] = message.payload
             self._next[partition] = message.offset + 1
@@ -152,8 +153,8 @@ class Watcher(Worker):
 def create_topic(wire: Wire, *, with_stream: bool = True) -> int:
     """The stream and a topic with eight partitions; the id of the topic."""
     if with_stream:
-        wire.call(CreateStream(STREAM))
-    topic = wire.call(CreateTopic(STREAM, PARTITIONS, 1, 0, 0, 1, TOPIC))
+        wire.ask(CreateStream(STREAM))
+    topic = wire.ask(CreateTopic(STREAM, PARTITIONS, 1, 0, 0, 1, TOPIC))
     topic_id: int = topic.topic.id
     return topic_id
 

@@ -49,7 +49,8 @@ from tests.crash.kill_cycles import TWO_SHARDS
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, Worker
 from tests.crash.memory_group import MemoryGroup, memory_group
 from tests.crash.mounts import Unavailable
-from tests.crash.wire import Wire, connect
+from tests.shard_wires import connect
+from tests.wire import Wire
 
 MIB: Final = 1024 * 1024
 MEMORY_MAX: Final = 256 * MIB
@@ -113,7 +114,7 @@ class FullRate(Worker):
             while not self.stopping:
                 began = time.monotonic()
                 wire.put(self._frame)
-                wire.answer()
+                wire.result()
                 self.wait_max_s = max(self.wait_max_s, time.monotonic() - began)
                 self.acknowledged += BATCH_MESSAGES
 
@@ -160,7 +161,7 @@ class NeverReading(Worker):
 def logged_in(broker: BrokerProcess, token: str) -> Wire:
     """By a token: a thousand passwords would take half a minute to hash."""
     wire = connect(broker, login=False)
-    wire.call(LoginWithPersonalAccessToken(token))
+    wire.ask(LoginWithPersonalAccessToken(token))
     return wire
 
 
@@ -197,9 +198,9 @@ def run(data: Path, seconds: float, consumers: int, producers: int) -> Summary:
         broker.start()
         workers = broker.workers()
         with connect(broker) as wire:
-            wire.call(CreateStream(STREAM))
-            wire.call(CreateTopic(STREAM, PARTITIONS, 1, 0, TOPIC_SIZE_MAX, 1, TOPIC))
-            token = wire.call(CreatePersonalAccessToken("everybody", 0)).token
+            wire.ask(CreateStream(STREAM))
+            wire.ask(CreateTopic(STREAM, PARTITIONS, 1, 0, TOPIC_SIZE_MAX, 1, TOPIC))
+            token = wire.ask(CreatePersonalAccessToken("everybody", 0)).token
         _load(broker, token, summary)
         assert broker.workers() == workers, broker.output()
         summary.kills = 0 if group is None else group.kills()
@@ -229,8 +230,8 @@ def _load(broker: BrokerProcess, token: str, summary: Summary) -> None:
     for one in load:
         one.finish()
     with connect(broker, login=False) as wire:
-        wire.call(LoginWithPersonalAccessToken(token))
-        topic = wire.call(GetTopic(STREAM, TOPIC))
+        wire.ask(LoginWithPersonalAccessToken(token))
+        topic = wire.ask(GetTopic(STREAM, TOPIC))
     for partition in topic.partitions:
         sent = sum(one.acknowledged for one in producing if one.partition == partition.id)
         assert partition.current_offset + 1 == sent, f"partition {partition.id}: {sent} were sent"

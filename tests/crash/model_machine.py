@@ -77,7 +77,8 @@ from borzoi.protocol.permissions import (
 from tests.broker import BrokerProcess, wait_for
 from tests.crash.model import SEGMENT_SIZE, ModelGroup, ModelSession, ModelStream, ModelTopic
 from tests.crash.model_whole import Model
-from tests.crash.wire import Wire, connect_to_shard
+from tests.shard_wires import connect_to_shard
+from tests.wire import Wire
 
 SETTINGS: Final = {
     "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "2",
@@ -186,7 +187,7 @@ class Agreement(RuleBasedStateMachine):
 
     def step(self, on: int, command: Command) -> Any:
         """The same command to both; the answer they agree on, None for an error."""
-        reply, status = outcome(lambda: self.wires[on].call(command))
+        reply, status = outcome(lambda: self.wires[on].ask(command))
         expected, expected_status = outcome(lambda: self.model.apply(on, command, reply))
         self.agree(on, command, status, expected_status)
         assert _tupled(reply) == _tupled(expected), f"{command}"
@@ -238,7 +239,7 @@ class Agreement(RuleBasedStateMachine):
 
     def _is_settled(self, command: GetConsumerGroup, topic: ModelTopic, group: ModelGroup) -> bool:
         try:
-            members = self.wires[0].call(command).members
+            members = self.wires[0].ask(command).members
         except BrokerError:
             return False  # Shard 0 is not back yet.
         sizes = [len(one.partitions) for one in members]
@@ -288,7 +289,7 @@ class Agreement(RuleBasedStateMachine):
         self.step(on, GetUsers())
         for user in self.model.users:
             self.step(on, GetUser(user.name))
-        stats = self.wires[on].call(GetStats())
+        stats = self.wires[on].ask(GetStats())
         streams = [stream.seen() for stream in self.model.streams]
         assert stats.streams_count == len(streams)
         assert stats.messages_count == sum(one.messages_count for one in streams)
@@ -302,10 +303,10 @@ class Agreement(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not self.wires:
             return
-        for stream in self.wires[0].call(GetStreams()):
-            self.wires[0].call(DeleteStream(stream.id))
-        for user in self.wires[0].call(GetUsers())[1:]:
-            self.wires[0].call(DeleteUser(user.id))
+        for stream in self.wires[0].ask(GetStreams()):
+            self.wires[0].ask(DeleteStream(stream.id))
+        for user in self.wires[0].ask(GetUsers())[1:]:
+            self.wires[0].ask(DeleteUser(user.id))
         for wire in self.wires.values():
             wire.close()
 
@@ -375,7 +376,7 @@ class MessageRules(Agreement):
             with self.model.sent_by(self.model.sessions[on], Code.SEND_MESSAGES):
                 return self.model.may_go_to(stream, topic, partitioning)
 
-        _, status = outcome(lambda: self.wires[on].send_batch(stream, topic, partitioning, batch))
+        _, status = outcome(lambda: self.wires[on].append(stream, topic, partitioning, batch))
         candidates, expected = outcome(expect)
         self.agree(on, partitioning, status, expected)
         if candidates is not None:
@@ -413,7 +414,7 @@ class MessageRules(Agreement):
         grown = []
         for number in candidates:
             known = len(partitions[number].messages)
-            polled = self.wires[on].poll(stream, topic, number, known, ALL_MESSAGES)
+            polled = self.wires[on].poll_at(stream, topic, number, known, ALL_MESSAGES)
             if polled.messages:
                 grown.append((number, polled.messages))
         assert len(grown) == 1, f"a batch lies in one partition, not in {grown}"

@@ -30,7 +30,7 @@ from tests.crash.kill_cycles import PRODUCERS, SETTINGS, TWO_SHARDS
 from tests.crash.ledger import ProducerBook, assert_prefix, judge
 from tests.crash.load import Producer, create_topic, read_all, wait_ready
 from tests.crash.mounts import PowerCutDisk, Unavailable
-from tests.crash.wire import connect
+from tests.shard_wires import connect
 
 CUT_AFTER_S: Final = (0.05, 2.0)
 STOP_TIMEOUT_S: Final = 30.0

@@ -26,7 +26,8 @@ from borzoi.protocol.message import Message
 from borzoi.protocol.send_messages import encode_send_messages
 from tests.broker import BrokerProcess
 from tests.crash.kill_cycles import TWO_SHARDS
-from tests.crash.wire import Wire, connect
+from tests.shard_wires import connect
+from tests.wire import Wire
 
 NAME: Final = "restart"
 MESSAGE_SIZE: Final = 1024
@@ -81,8 +82,8 @@ def fill(broker: BrokerProcess, partitions: int, size_bytes: int) -> None:
     broker.start()
     batch_count = max(1, round(size_bytes / partitions / (BATCH_MESSAGES * MESSAGE_SIZE)))
     with connect(broker) as wire:
-        wire.call(CreateStream(NAME))
-        wire.call(CreateTopic(NAME, partitions, 1, 0, 0, 1, NAME))
+        wire.ask(CreateStream(NAME))
+        wire.ask(CreateTopic(NAME, partitions, 1, 0, 0, 1, NAME))
         for partition in range(partitions):
             _send(wire, partition, BATCH_MESSAGES, batch_count)
     assert broker.stop() == 0
@@ -103,7 +104,7 @@ def _send(wire: Wire, partition: int, message_count: int, times: int) -> None:
     frame = encode_request(Code.SEND_MESSAGES, payload)
     for _ in range(times):
         wire.put(frame)
-        wire.answer()
+        wire.result()
 
 
 def size_of(data: Path) -> tuple[int, int]:

@@ -33,7 +33,8 @@ from tests.crash.experiment import kill_command
 from tests.crash.kill_cycles import SETTINGS, TWO_SHARDS
 from tests.crash.ledger import Outcome, ProducerBook, sender_of
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, Producer, Watcher, Worker, wait_ready
-from tests.crash.wire import POLL_COUNT, Closed, Wire, connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
+from tests.wire import POLL_COUNT, Closed, Wire
 
 SHARDS: Final = 2
 PRODUCERS: Final = 3
@@ -89,7 +90,7 @@ class Deleter(Worker):
             try:
                 with connect(self._broker) as wire:
                     while not self.stopping:
-                        wire.call(self._command())
+                        wire.ask(self._command())
                         self._stop_ordered.wait(DELETE_EVERY_S)
             except (Closed, BrokerError):
                 continue
@@ -112,8 +113,8 @@ class RetentionKills:
     def start(self) -> None:
         self.broker.start()
         with connect(self.broker) as wire:
-            wire.call(CreateStream(STREAM))
-            wire.call(CreateTopic(STREAM, PARTITIONS, 1, EXPIRY_US, TOPIC_SIZE_MAX, 1, TOPIC))
+            wire.ask(CreateStream(STREAM))
+            wire.ask(CreateTopic(STREAM, PARTITIONS, 1, EXPIRY_US, TOPIC_SIZE_MAX, 1, TOPIC))
 
     def finish(self) -> None:
         """Nothing goes on between two kills."""
@@ -207,7 +208,7 @@ class RetentionKills:
             at = 0
 
             def poll() -> PolledMessages:
-                return wire.poll(STREAM, TOPIC, partition, at, POLL_COUNT)
+                return wire.poll_at(STREAM, TOPIC, partition, at, POLL_COUNT)
 
             while messages := insist(poll).messages:
                 offsets = [message.offset for message in messages]
@@ -222,7 +223,7 @@ class RetentionKills:
 
     def _ranges(self, wire: Wire) -> dict[int, tuple[int, int]]:
         """First and next offset of each partition."""
-        topic: Any = insist(lambda: wire.call(GetTopic(STREAM, TOPIC)))
+        topic: Any = insist(lambda: wire.ask(GetTopic(STREAM, TOPIC)))
         found = {}
         for partition in topic.partitions:
             following = partition.current_offset + (partition.current_offset > 0)

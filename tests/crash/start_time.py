@@ -23,7 +23,8 @@ from tests.broker import BrokerProcess, wait_for
 from tests.cpu_time import scheduled
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
-from tests.crash.wire import Closed, connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
+from tests.wire import Closed
 
 SHARDS: Final = 2
 VICTIM: Final = 1
@@ -89,7 +90,7 @@ def _restart(broker: BrokerProcess) -> float:
 
         def answers() -> bool:
             try:
-                wire.send(STREAM, TOPIC, partition, [b"x"])
+                wire.append(STREAM, TOPIC, partition, [b"x"])
             except (BrokerError, Closed):
                 return False
             return True

@@ -37,7 +37,8 @@ from tests.broker import BrokerProcess
 from tests.crash.experiment import new_seed
 from tests.crash.ledger import SMALL_PREFIX, Batch, Outcome, ProducerBook, judge
 from tests.crash.load import STREAM, Worker
-from tests.crash.wire import Closed, Wire, connect
+from tests.shard_wires import connect
+from tests.wire import Closed, Wire
 
 MODES: Final = ("buffered", "written", "fsync")
 STOPS: Final = 200
@@ -123,11 +124,11 @@ class Sender(Worker):
             self._take_answer(wire)
         batch, payloads = self.book.begin(partition, count)
         self._under_way.append(batch)
-        wire.begin_send(STREAM, topic_of(partition), number_of(partition), payloads)
+        wire.begin_append(STREAM, topic_of(partition), number_of(partition), payloads)
 
     def _take_answer(self, wire: Wire) -> None:
         try:
-            wire.answer()
+            wire.result()
         except Disconnected as error:
             # The goodbye of a broker that stops, which answers no request.
             raise Closed(str(error)) from error
@@ -155,10 +156,10 @@ class Stops:
     def start(self) -> None:
         self.broker.start()
         with connect(self.broker) as wire:
-            wire.call(CreateStream(STREAM))
+            wire.ask(CreateStream(STREAM))
             for first in range(0, self.summary.partitions, PARTITIONS_PER_TOPIC):
                 count = min(PARTITIONS_PER_TOPIC, self.summary.partitions - first)
-                wire.call(CreateTopic(STREAM, count, 1, 0, 0, 1, topic_of(first)))
+                wire.ask(CreateTopic(STREAM, count, 1, 0, 0, 1, topic_of(first)))
 
     def run_stop(self) -> None:
         """Load, stop, start, compare."""
@@ -198,7 +199,7 @@ class Stops:
                 StoreConsumerOffset(_consumer(number), STREAM, topic_of(0), 0, offset)
                 for number in range(self.summary.offsets)
             ]
-            for _ in asked(wire, commands, lambda _command: wire.answer()):
+            for _ in asked(wire, commands, lambda _command: wire.result()):
                 pass
         return offset
 
@@ -238,7 +239,7 @@ class Stops:
                 _poll(partition, self._ends[partition] + len(contents[partition]))
                 for partition in left
             ]
-            answers = asked(wire, commands, lambda one: _decoded(one, wire.answer()))
+            answers = asked(wire, commands, lambda one: _decoded(one, wire.result()))
             more = []
             for partition, polled in zip(left, answers, strict=True):
                 known = contents[partition]
@@ -255,7 +256,7 @@ class Stops:
             GetConsumerOffset(_consumer(number), STREAM, topic_of(0), 0)
             for number in range(self.summary.offsets)
         ]
-        for found in asked(wire, commands, lambda one: _decoded(one, wire.answer())):
+        for found in asked(wire, commands, lambda one: _decoded(one, wire.result())):
             assert found is not None, "a stored offset is gone"
             assert found.stored_offset == stored
             self.summary.offsets_compared += 1

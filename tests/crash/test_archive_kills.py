@@ -19,7 +19,7 @@ from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
 from tests.crash.places import life_of
 from tests.crash.tracer import RENAMES, killed_at
-from tests.crash.wire import connect_to_shard
+from tests.shard_wires import connect_to_shard
 
 PAYLOAD = bytes(936)  # with its header 1,000 bytes, so the seventh message seals a segment of 5 KiB
 
@@ -53,11 +53,11 @@ def test_a_killed_upload_is_begun_again(new_broker: NewBroker, tmp_path: Path, s
     with connect_to_shard(broker, 0) as wire:
         create_topic(wire)
         for _ in range(6):
-            wire.send(STREAM, TOPIC, partition, [PAYLOAD])
+            wire.append(STREAM, TOPIC, partition, [PAYLOAD])
         name = path / life_of(broker, partition).prefix / (segment_name(0) + suffix)
         with killed_at(pid, RENAMES, tmp_path / "trace", f"{name}{TEMPORARY_SUFFIX}"):
             # Now the segment is sealed, and the archiver begins.
-            wire.send(STREAM, TOPIC, partition, [PAYLOAD])
+            wire.append(STREAM, TOPIC, partition, [PAYLOAD])
     wait_for(lambda: len(archived_lives(store)) == 1, 30.0)
     # Not at once: the offsets come behind the segments.
     wait_for(lambda: not list(path.rglob(f"*{TEMPORARY_SUFFIX}")), 30.0)

@@ -21,8 +21,8 @@ from borzoi.protocol.errors import PersonalAccessTokenExpired, ResourceNotFound
 from borzoi.shards.identity.heartbeats import SILENT_INTERVALS_MAX
 from tests.broker import BrokerProcess, wait_for
 from tests.crash.set_clock import SettableClock
-from tests.crash.wire import Wire, connect
-from tests.integration.wire import ONE_SHARD
+from tests.shard_wires import ONE_SHARD, connect
+from tests.wire import Wire
 
 HOUR_S = 3600
 HOUR_US = HOUR_S * 1_000_000
@@ -72,13 +72,13 @@ def test_f5_somebody_sets_the_clock(place: Place, jump: str) -> None:
     place.clock.shift_s(0)
     with connect(place.broker) as wire, connect(place.broker) as silent:
         connected_at = time.monotonic()
-        wire.call(CreateStream(jump))
+        wire.ask(CreateStream(jump))
         # Two hours: the day ahead would make everything expire.
-        wire.call(CreateTopic(jump, 1, 1, 2 * HOUR_US, 0, 1, "t"))
+        wire.ask(CreateTopic(jump, 1, 1, 2 * HOUR_US, 0, 1, "t"))
         send(wire, jump)
         before = times(wire, jump)
-        lasting = wire.call(CreatePersonalAccessToken(f"{jump}-lasting", HOUR_US)).token
-        brief = wire.call(CreatePersonalAccessToken(f"{jump}-brief", BRIEF_US)).token
+        lasting = wire.ask(CreatePersonalAccessToken(f"{jump}-lasting", HOUR_US)).token
+        brief = wire.ask(CreatePersonalAccessToken(f"{jump}-brief", BRIEF_US)).token
         pinged_at = ping_until(wire, connected_at + SILENT_S_MAX)
         JUMPS[jump](place.clock)
         send(wire, jump)
@@ -98,7 +98,7 @@ def test_f5_somebody_sets_the_clock(place: Place, jump: str) -> None:
 
 def send(wire: Wire, stream: str) -> None:
     for _ in range(MESSAGES):
-        wire.send(stream, "t", 0, [bytes(600)])
+        wire.append(stream, "t", 0, [bytes(600)])
 
 
 def times(wire: Wire, stream: str) -> list[int]:
@@ -109,7 +109,7 @@ def ping_until(wire: Wire, end: float) -> float:
     """When the last ping was begun."""
     while True:
         pinged_at = time.monotonic()
-        wire.call(Ping())
+        wire.ask(Ping())
         if pinged_at > end:
             return pinged_at
         time.sleep(0.01)
@@ -117,10 +117,10 @@ def ping_until(wire: Wire, end: float) -> float:
 
 def wait_for_eviction(lively: Wire, silent: Wire, pinged_at: float) -> None:
     """The next look evicts who has been silent for too long, and nobody who has just pinged."""
-    me, other = (wire.call(GetMe()).client.client_id for wire in (lively, silent))
+    me, other = (wire.ask(GetMe()).client.client_id for wire in (lively, silent))
 
     def evicted() -> bool:
-        found = {client.client_id for client in lively.call(GetClients())}
+        found = {client.client_id for client in lively.ask(GetClients())}
         # If all of this was held up for so long, it is silent as well.
         assert me in found or time.monotonic() - pinged_at > SILENT_S_MAX, "evicted by the clock"
         return other not in found
@@ -132,7 +132,7 @@ def opens(broker: BrokerProcess, token: str) -> bool:
     """Whether somebody can log in with it; if not, because it has expired or is cleared away."""
     with connect(broker, login=False) as wire:
         try:
-            wire.call(LoginWithPersonalAccessToken(token))
+            wire.ask(LoginWithPersonalAccessToken(token))
         except (PersonalAccessTokenExpired, ResourceNotFound):
             return False
     return True

@@ -15,7 +15,8 @@ from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
 from tests.crash.places import directory_of, in_trash
 from tests.crash.tracer import RENAMES, UNLINKS, killed_at
-from tests.crash.wire import Wire, connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
+from tests.wire import Wire
 
 PAYLOADS = [b"%d " % number * 500 for number in range(30)]
 
@@ -53,7 +54,7 @@ def test_a_compression_is_finished_by_the_successor_of_a_killed_owner(
     pid = broker.workers()[1]
     with connect_to_shard(broker, 0) as wire:
         create_topic(wire)
-        wire.send(STREAM, TOPIC, partition, PAYLOADS[:7])
+        wire.append(STREAM, TOPIC, partition, PAYLOADS[:7])
         temporary = compressing_path(str(directory), 0, Codec.ZSTD)
         plain = log_path(str(directory), 0)
         calls, path = {
@@ -63,14 +64,14 @@ def test_a_compression_is_finished_by_the_successor_of_a_killed_owner(
         }[step]
         with killed_at(pid, calls, tmp_path / "trace", path):
             # This one seals the segment that both are in.
-            wire.send(STREAM, TOPIC, partition, PAYLOADS[7:14])
+            wire.append(STREAM, TOPIC, partition, PAYLOADS[7:14])
             wait_for(lambda: broker.workers().get(1, pid) != pid, 30.0)
     with connect(broker) as wire:
         wait_for(lambda: payloads_of(wire, partition) == PAYLOADS[:14], 30.0)
         wait_for(lambda: is_compressed(directory), 30.0)
         assert payloads_of(wire, partition) == PAYLOADS[:14]
-        wire.send(STREAM, TOPIC, partition, PAYLOADS[14:21])
-        wire.send(STREAM, TOPIC, partition, PAYLOADS[21:])
+        wire.append(STREAM, TOPIC, partition, PAYLOADS[14:21])
+        wire.append(STREAM, TOPIC, partition, PAYLOADS[21:])
         wait_for(lambda: len(list(directory.glob("*.zstd"))) == 2, 30.0)
         wait_for(lambda: is_compressed(directory), 30.0)
         assert payloads_of(wire, partition) == PAYLOADS

@@ -20,7 +20,7 @@ from tests.crash.kill_cycles import PINNED, SETTINGS, TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
 from tests.crash.places import directory_of
 from tests.crash.tracer import killed_at
-from tests.crash.wire import connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
 
 MEMORY_MARGIN = 40_000_000
 """What a worker that has worked has more than one that has not; windows have to show above it."""
@@ -72,7 +72,7 @@ def test_an_owner_killed_with_a_lent_batch_that_has_duplicates(
 
     def send(*named: tuple[int, bytes]) -> None:
         messages = [Message(payload, id) for id, payload in named]
-        wire.send_batch(STREAM, TOPIC, PartitionId(partition), messages)
+        wire.append(STREAM, TOPIC, PartitionId(partition), messages)
 
     with connect_to_shard(broker, RECEIVER) as wire:
         send((1, b"a"), (2, b"b"))

@@ -18,8 +18,8 @@ from tests.crash.load import STREAM, TOPIC, Producer, read_all
 from tests.crash.mounts import Unavailable
 from tests.crash.places import directory_of
 from tests.crash.tracer import failing_calls
-from tests.crash.wire import connect
 from tests.scraped import Scraped
+from tests.shard_wires import connect
 
 FIRST_WRITES = 8
 METRICS = {"IGGY_METRICS_ENABLED": "true", "IGGY_METRICS_ADDRESS": "127.0.0.1:0"}

@@ -18,8 +18,7 @@ from borzoi.protocol.commands.topics import CreateTopic
 from tests.broker import BrokerProcess, wait_for
 from tests.cpu_time import scheduled
 from tests.crash.load import STREAM, TOPIC
-from tests.crash.wire import connect
-from tests.integration.wire import ONE_SHARD
+from tests.shard_wires import ONE_SHARD, connect
 
 FILES_MAX = 64
 CONNECTIONS = 500
@@ -49,10 +48,10 @@ def test_f3_few_files_many_connections_and_many_segments(start: Start) -> None:
     limit = f"--nofile={FILES_MAX}:{FILES_MAX}"
     broker = start("prlimit", limit, IGGY_SYSTEM_SEGMENT_SIZE="512 B")
     with connect(broker) as wire:
-        wire.call(CreateStream(STREAM))
-        wire.call(CreateTopic(STREAM, 1, 1, 0, 0, 1, TOPIC))
+        wire.ask(CreateStream(STREAM))
+        wire.ask(CreateTopic(STREAM, 1, 1, 0, 0, 1, TOPIC))
         for number in range(SEGMENTS):
-            wire.send(STREAM, TOPIC, 0, [b"%d" % number * 200])
+            wire.append(STREAM, TOPIC, 0, [b"%d" % number * 200])
         with ExitStack() as stack:
             for _ in range(CONNECTIONS):
                 other = stack.enter_context(socket.socket())
@@ -61,7 +60,7 @@ def test_f3_few_files_many_connections_and_many_segments(start: Start) -> None:
             worker = psutil.Process(broker.workers()[0])
             payloads = [message.payload for message in wire.read(STREAM, TOPIC, 0)]
             assert payloads == [b"%d" % number * 200 for number in range(SEGMENTS)]
-            wire.send(STREAM, TOPIC, 0, [b"still served" * 50])
+            wire.append(STREAM, TOPIC, 0, [b"still served" * 50])
             # A loop that spins runs, or is ready to, for as long as nobody goes away.
             wait_for(lambda: _busy_share(worker) < BUSY_SHARE_MAX)
         with connect(broker) as fresh:

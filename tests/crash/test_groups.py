@@ -30,7 +30,8 @@ from tests.conftest import NewBroker
 from tests.crash.group_churn import GROUP, NAME, NEXT, SETTINGS, run
 from tests.crash.group_ledger import Commit, Delivery, GroupLedger, Span, Violation
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, create_topic
-from tests.crash.wire import Closed, Wire, connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
+from tests.wire import Closed, Wire
 
 EVENTS = 200
 SEED = 20
@@ -61,20 +62,18 @@ def make(new_broker: NewBroker, **settings: str) -> BrokerProcess:
     broker = new_broker(**{**SETTINGS, **settings})
     with connect(broker) as wire:
         create_topic(wire)
-        wire.call(CreateConsumerGroup(STREAM, TOPIC, NAME))
+        wire.ask(CreateConsumerGroup(STREAM, TOPIC, NAME))
         for partition in ALL:
-            wire.send(STREAM, TOPIC, partition, [b"first", b"second"])
+            wire.append(STREAM, TOPIC, partition, [b"first", b"second"])
     return broker
 
 
 def join(wire: Wire) -> None:
-    wire.call(JoinConsumerGroup(STREAM, TOPIC, NAME))
+    wire.ask(JoinConsumerGroup(STREAM, TOPIC, NAME))
 
 
 def members(wire: Wire) -> tuple[ConsumerGroupMember, ...]:
-    found: tuple[ConsumerGroupMember, ...] = wire.call(
-        GetConsumerGroup(STREAM, TOPIC, NAME)
-    ).members
+    found: tuple[ConsumerGroupMember, ...] = wire.ask(GetConsumerGroup(STREAM, TOPIC, NAME)).members
     return found
 
 
@@ -85,13 +84,13 @@ def shares(wire: Wire) -> list[list[int]]:
 def poll(
     wire: Wire, partition: int | None = None, *, count: int = 10, commit: bool = False
 ) -> PolledMessages:
-    polled = wire.call(PollMessages(GROUP, STREAM, TOPIC, partition, NEXT, count, commit))
+    polled = wire.ask(PollMessages(GROUP, STREAM, TOPIC, partition, NEXT, count, commit))
     assert isinstance(polled, PolledMessages)
     return polled
 
 
 def stored(wire: Wire) -> list[int | None]:
-    found = [wire.call(GetConsumerOffset(GROUP, STREAM, TOPIC, one)) for one in ALL]
+    found = [wire.ask(GetConsumerOffset(GROUP, STREAM, TOPIC, one)) for one in ALL]
     return [None if one is None else one.stored_offset for one in found]
 
 
@@ -145,7 +144,7 @@ def test_workers_die_and_members_stay_or_go(new_broker: NewBroker) -> None:
         join(one)
         # Polled and not committed: this waits for its time, and then they share again.
         wait_for(lambda: [len(share) for share in shares(one)] == [4, 4], DEATH_TIMEOUT_S)
-        me = one.call(GetMe())
+        me = one.ask(GetMe())
         mine = members(one)[1]
         kill_worker(broker, 0)
         with pytest.raises(Closed):
@@ -153,14 +152,14 @@ def test_workers_die_and_members_stay_or_go(new_broker: NewBroker) -> None:
     # Its connection, its membership and its number outlive shard 0.
     eventually(one, [ALL])
     assert members(one)[0].id == mine.id
-    assert one.call(GetMe()) == me
+    assert one.ask(GetMe()) == me
     assert seen_in_a_round(one) == dict.fromkeys(ALL, 1)
     assert [offset for offset in stored(one) if offset is not None] == [0]
-    one.call(StoreConsumerOffset(GROUP, STREAM, TOPIC, 3, 1))
+    one.ask(StoreConsumerOffset(GROUP, STREAM, TOPIC, 3, 1))
     with connect_to_shard(broker, 0) as other:
         join(other)
         wait_for(lambda: [len(share) for share in shares(other)] == [4, 4], DEATH_TIMEOUT_S)
-        other.call(LeaveConsumerGroup(STREAM, TOPIC, NAME))
+        other.ask(LeaveConsumerGroup(STREAM, TOPIC, NAME))
     assert shares(one) == [ALL]
     one.close()
 
@@ -207,8 +206,8 @@ def test_time_is_over_for_a_member_that_does_not_commit(new_broker: NewBroker) -
         # Not committed, so it comes again, and the late commit counts no more.
         assert len(poll(one, 7).messages) == 2
         with pytest.raises(NotResolvedConsumer):
-            zero.call(StoreConsumerOffset(GROUP, STREAM, TOPIC, 7, 1))
-        zero.call(StoreConsumerOffset(GROUP, STREAM, TOPIC, 0, 1))
+            zero.ask(StoreConsumerOffset(GROUP, STREAM, TOPIC, 7, 1))
+        zero.ask(StoreConsumerOffset(GROUP, STREAM, TOPIC, 0, 1))
 
 
 @pytest.mark.slow
@@ -218,9 +217,9 @@ def test_groups_and_offsets_outlive_the_broker_and_members_do_not(
 ) -> None:
     broker = make(new_broker)
     with connect(broker) as wire:
-        wire.call(CreateConsumerGroup(STREAM, TOPIC, "deleted"))
-        wire.call(CreateConsumerGroup(STREAM, TOPIC, "other"))
-        wire.call(DeleteConsumerGroup(STREAM, TOPIC, "deleted"))
+        wire.ask(CreateConsumerGroup(STREAM, TOPIC, "deleted"))
+        wire.ask(CreateConsumerGroup(STREAM, TOPIC, "other"))
+        wire.ask(DeleteConsumerGroup(STREAM, TOPIC, "deleted"))
         join(wire)
         for number, partition in enumerate(ALL):
             poll(wire, partition, count=1 + number % 2, commit=True)
@@ -236,8 +235,8 @@ def test_groups_and_offsets_outlive_the_broker_and_members_do_not(
     broker.start()
     with connect(broker) as wire:
         assert members(wire) == ()
-        assert wire.call(GetConsumerGroup(STREAM, TOPIC, "deleted")) is None
-        assert wire.call(GetConsumerGroup(STREAM, TOPIC, "other")).group.id == 2
+        assert wire.ask(GetConsumerGroup(STREAM, TOPIC, "deleted")) is None
+        assert wire.ask(GetConsumerGroup(STREAM, TOPIC, "other")).group.id == 2
         assert stored(wire) == before
         assert not leftover.exists()
         with pytest.raises(ConsumerGroupMemberNotFound):
@@ -257,8 +256,8 @@ def test_a_dead_worker_keeps_no_offset_of_a_deleted_group(new_broker: NewBroker)
         assert stored(zero) == [1] * PARTITIONS
         pid = broker.workers()[1]
         os.kill(pid, signal.SIGKILL)
-        zero.call(DeleteConsumerGroup(STREAM, TOPIC, NAME))
-        assert zero.call(CreateConsumerGroup(STREAM, TOPIC, NAME)).id == 0
+        zero.ask(DeleteConsumerGroup(STREAM, TOPIC, NAME))
+        assert zero.ask(CreateConsumerGroup(STREAM, TOPIC, NAME)).id == 0
     wait_for(lambda: _nothing_is_stored(broker), DEATH_TIMEOUT_S)
 
 

@@ -17,7 +17,7 @@ from tests.crash.lives import run
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, create_topic, partitions_of, read_all
 from tests.crash.places import directory_of
 from tests.crash.tracer import RENAMES, killed_at
-from tests.crash.wire import connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
 
 LIVES = 4
 SEED = 4  # with kills of both kinds and ends of both kinds within so many lives
@@ -55,15 +55,15 @@ def test_a_batch_for_a_deleted_topic_does_not_land_in_another_one_with_its_id(
         topic_id = create_topic(deleter)
         pid = broker.workers()[1]
         os.kill(pid, signal.SIGSTOP)
-        sender.begin_send(STREAM, TOPIC, partition, [b"for the old topic"])
+        sender.begin_append(STREAM, TOPIC, partition, [b"for the old topic"])
         # Deleting waits for the owner, until its death.
         deleter.begin(DeleteTopic(STREAM, TOPIC))
         os.kill(pid, signal.SIGKILL)
-        deleter.answer()
-        created = deleter.call(CreateTopic(STREAM, PARTITIONS, 1, 0, 0, 1, "another"))
+        deleter.result()
+        created = deleter.ask(CreateTopic(STREAM, PARTITIONS, 1, 0, 0, 1, "another"))
         assert created.topic.id == topic_id
         with pytest.raises(BrokerError):
-            sender.answer()
+            sender.result()
         assert list(deleter.read(STREAM, "another", partition)) == []
 
 
@@ -79,10 +79,10 @@ def test_an_owner_killed_before_it_could_remove_anything(
     with connect_to_shard(broker, 0) as wire:
         create_topic(wire)
         for partition in range(PARTITIONS):
-            wire.send(STREAM, TOPIC, partition, [b"old", b"old"])
+            wire.append(STREAM, TOPIC, partition, [b"old", b"old"])
         directories = [directory_of(broker, partition) for partition in partitions_of(1, 2)]
         with killed_at(broker.workers()[1], RENAMES, tmp_path / "trace", *directories):
-            wire.call(end)
+            wire.ask(end)
     if then_all:
         broker.kill()
         broker.start()
@@ -91,7 +91,7 @@ def test_an_owner_killed_before_it_could_remove_anything(
             assert create_topic(wire, with_stream=False) == 0
         assert read_all(wire) == {partition: [] for partition in range(PARTITIONS)}
         for partition in range(PARTITIONS):
-            wire.send(STREAM, TOPIC, partition, [b"new"])
+            wire.append(STREAM, TOPIC, partition, [b"new"])
         assert read_all(wire) == {partition: [b"new"] for partition in range(PARTITIONS)}
     broker.kill()
     broker.start()

@@ -19,7 +19,8 @@ from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.load import PARTITIONS, STREAM, TOPIC, create_topic, partitions_of, read_all
 from tests.crash.places import directory_of
 from tests.crash.tracer import RENAMES, killed_at
-from tests.crash.wire import Closed, Wire, connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
+from tests.wire import Closed, Wire
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,7 +33,7 @@ WRITES = "pwrite64,pwritev,pwritev2"
 
 
 def stream_names(wire: Wire) -> list[str]:
-    return [stream.name for stream in wire.call(GetStreams())]
+    return [stream.name for stream in wire.ask(GetStreams())]
 
 
 def seen_by_all(broker: BrokerProcess) -> list[str]:
@@ -60,12 +61,12 @@ def test_a_creation_is_there_for_all_or_for_nobody(
         killed_at(pid, system_calls, tmp_path / "trace", DataLayout(broker.data).state_log),
         pytest.raises((BrokerError, Closed)),
     ):
-        wire.call(CreateStream("new"))
+        wire.ask(CreateStream("new"))
     wait_for(lambda: broker.workers().get(0, pid) != pid)
     assert seen_by_all(broker) == (["new"] if survives else [])
     with connect_to_shard(broker, 1) as wire:
         try:
-            wire.call(CreateStream("new"))
+            wire.ask(CreateStream("new"))
         except StreamNameAlreadyExists:
             assert survives
     assert seen_by_all(broker) == ["new"]
@@ -82,19 +83,19 @@ def test_a_deletion_that_was_logged_but_not_carried_out_holds(
     with connect_to_shard(broker, 1) as wire:
         create_topic(wire)
         for partition in range(PARTITIONS):
-            wire.send(STREAM, TOPIC, partition, [b"old"])
+            wire.append(STREAM, TOPIC, partition, [b"old"])
         directories = [directory_of(broker, partition) for partition in partitions_of(0, 2)]
         with (
             killed_at(pid, RENAMES, tmp_path / "trace", *directories),
             pytest.raises((BrokerError, Closed)),
         ):
-            wire.call(DeleteTopic(STREAM, TOPIC))
+            wire.ask(DeleteTopic(STREAM, TOPIC))
     wait_for(lambda: broker.workers().get(0, pid) != pid)
     for shard in (0, 1):
         with connect_to_shard(broker, shard) as wire:
-            assert wire.call(GetTopics(STREAM)) == ()
+            assert wire.ask(GetTopics(STREAM)) == ()
     with connect(broker) as wire:
         with pytest.raises(TopicIdNotFound):
-            wire.call(DeleteTopic(STREAM, TOPIC))
+            wire.ask(DeleteTopic(STREAM, TOPIC))
         create_topic(wire, with_stream=False)
         assert read_all(wire) == {partition: [] for partition in range(PARTITIONS)}

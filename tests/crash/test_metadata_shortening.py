@@ -25,7 +25,8 @@ from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.tracer import RENAMES, killed_at
-from tests.crash.wire import Closed, Wire, connect_to_shard
+from tests.shard_wires import connect_to_shard
+from tests.wire import Closed, Wire
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,7 +43,7 @@ KILLS: Final = 6
 
 
 def names_seen(wire: Wire) -> list[str]:
-    return [stream.name for stream in wire.call(GetStreams())]
+    return [stream.name for stream in wire.ask(GetStreams())]
 
 
 def seen_by_all(broker: BrokerProcess) -> list[str]:
@@ -66,9 +67,9 @@ class Changes:
         name = self.in_doubt = f"s{self.count % 7}"
         try:
             if name in self.names:
-                wire.call(DeleteStream(name))
+                wire.ask(DeleteStream(name))
             else:
-                wire.call(CreateStream(name))
+                wire.ask(CreateStream(name))
         except (StreamNameAlreadyExists, StreamIdNotFound):
             raise AssertionError(f"{name} is not what was acknowledged") from None
         self.names ^= {name}

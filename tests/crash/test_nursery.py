@@ -18,7 +18,8 @@ from tests.cpu_time import scheduled
 from tests.crash.kill_cycles import TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
 from tests.crash.start_time import bare_interpreter, ran_s
-from tests.crash.wire import Wire, connect
+from tests.shard_wires import connect
+from tests.wire import Wire
 
 VICTIM = 1
 # A worker that imports for itself takes as long as a bare interpreter; a forked one a fifth.
@@ -50,7 +51,7 @@ def kill_worker(broker: BrokerProcess, shard: int) -> int:
 
 
 def sends_to(wire: Wire, shard: int) -> None:
-    wire.send(STREAM, TOPIC, partitions_of(shard, 2)[0], [b"x"])
+    wire.append(STREAM, TOPIC, partitions_of(shard, 2)[0], [b"x"])
 
 
 def descriptors(pid: int) -> list[str]:

@@ -20,7 +20,8 @@ from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.crash.kill_cycles import PINNED, TWO_SHARDS
 from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
-from tests.crash.wire import Closed, connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
+from tests.wire import Closed
 
 VICTIM: Final = 1
 OTHER: Final = 0
@@ -48,10 +49,10 @@ def die_with(broker: BrokerProcess, request: PollMessages, number: signal.Signal
         try:
             wire.begin(request)
             # Until it is in work: what was sent behind it is read, and waits for its answer.
-            wait_for(lambda: _has_taken(broker, wire.local_port))
+            wait_for(lambda: _has_taken(broker, wire.port))
             os.kill(workers[VICTIM], number)
             with pytest.raises(Closed):
-                wire.answer()
+                wire.result()
         finally:
             os.kill(workers[OTHER], signal.SIGCONT)
     wait_for(lambda: broker.workers().get(VICTIM, workers[VICTIM]) != workers[VICTIM])
@@ -77,7 +78,7 @@ def two_shards(new_broker: NewBroker) -> Callable[[], BrokerProcess]:
         broker = new_broker(**SETTINGS)
         with connect(broker) as wire:
             create_topic(wire)
-            wire.send(STREAM, TOPIC, PARTITION, [b"x"] * 3)
+            wire.append(STREAM, TOPIC, PARTITION, [b"x"] * 3)
         return broker
 
     return make
@@ -90,7 +91,7 @@ def test_a_request_that_kills_twice_is_refused(two_shards: Callable[[], BrokerPr
     for death, number in enumerate((signal.SIGBUS, signal.SIGSEGV)):
         # Not yet: one death may have been for any reason.
         with connect_to_shard(broker, VICTIM) as wire:
-            assert len(wire.call(poison).messages) == 2
+            assert len(wire.ask(poison).messages) == 2
         report = die_with(broker, poison, number)
         assert f"ended by {number.name}" in report
         assert "POLL_MESSAGES (100)" in report
@@ -100,8 +101,8 @@ def test_a_request_that_kills_twice_is_refused(two_shards: Callable[[], BrokerPr
     for shard in (VICTIM, OTHER):
         with connect_to_shard(broker, shard) as wire:
             with pytest.raises(FeatureUnavailable):
-                wire.call(poison)
-            assert len(wire.call(harmless).messages) == 3
+                wire.ask(poison)
+            assert len(wire.ask(harmless).messages) == 3
     assert "are refused: workers died of it" in broker.output()
     assert broker.stop() == 0
     assert len(reports_of(broker)) == 2
@@ -120,7 +121,7 @@ def test_a_kill_from_outside_is_reported_and_no_request_is_blamed(
         assert "left no traceback" in report
     for shard in (VICTIM, OTHER):
         with connect_to_shard(broker, shard) as wire:
-            assert len(wire.call(request).messages) == 2
+            assert len(wire.ask(request).messages) == 2
     assert "is refused" not in broker.output()
 
 
@@ -131,11 +132,11 @@ def test_a_connection_that_was_open_is_guarded_too(
     broker = two_shards()
     with connect_to_shard(broker, OTHER) as bystander:
         for _ in range(2):
-            assert len(bystander.call(poll_of(2)).messages) == 2
+            assert len(bystander.ask(poll_of(2)).messages) == 2
             die_with(broker, poll_of(2), signal.SIGABRT)
         with pytest.raises(FeatureUnavailable):
-            bystander.call(poll_of(2))
-        assert len(bystander.call(poll_of(1)).messages) == 1
+            bystander.ask(poll_of(2))
+        assert len(bystander.ask(poll_of(1)).messages) == 1
     broker.stop()
 
 

@@ -30,7 +30,8 @@ from tests.crash.load import (
 )
 from tests.crash.places import directory_of
 from tests.crash.tracer import killed_at
-from tests.crash.wire import Wire, connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
+from tests.wire import Wire
 
 OWNER, RECEIVER = 1, 0
 SENDERS = 6
@@ -76,12 +77,12 @@ def test_batches_that_the_owner_never_saw_are_appended_by_its_successor(
         books.append(book)
         partition = partitions_of(OWNER, 2)[number % 2]
         _, payloads = book.begin(partition, 1 + 10 * number)
-        wire.begin_send(STREAM, TOPIC, partition, payloads)
+        wire.begin_append(STREAM, TOPIC, partition, payloads)
     # When the receiver has answered this, it has read what was sent before.
-    other.send(STREAM, TOPIC, partitions_of(RECEIVER, 2)[0], [payload_of("other", 0)])
+    other.append(STREAM, TOPIC, partitions_of(RECEIVER, 2)[0], [payload_of("other", 0)])
     os.kill(pid, signal.SIGKILL)
     for wire, book in zip(senders, books, strict=True):
-        wire.answer()
+        wire.result()
         book.end(book.batches[0], Outcome.ACKNOWLEDGED)
     contents = {partition: read_all(other)[partition] for partition in partitions_of(OWNER, 2)}
     verdict = judge(books, contents)
@@ -155,7 +156,7 @@ def test_an_owner_killed_between_its_write_and_its_answer(
 
     def send(wire: Wire) -> None:
         batch, payloads = book.begin(partition, 5)
-        wire.send(STREAM, TOPIC, partition, payloads)
+        wire.append(STREAM, TOPIC, partition, payloads)
         book.end(batch, Outcome.ACKNOWLEDGED)
 
     with connect_to_shard(broker, RECEIVER) as wire:

@@ -16,7 +16,8 @@ from tests.crash.load import STREAM, TOPIC, create_topic, partitions_of
 from tests.crash.places import directory_of, in_trash
 from tests.crash.retention_kills import RetentionKills
 from tests.crash.tracer import RENAMES, UNLINKS, killed_at
-from tests.crash.wire import Closed, Wire, connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
+from tests.wire import Closed, Wire
 
 PAYLOAD = bytes(936)  # with its header 1,000 bytes, so 7 messages in a segment of 5 KiB
 
@@ -30,7 +31,7 @@ def test_d8_retention_and_roll_survive_kills(tmp_path: Path) -> None:
 
 def offsets_of(wire: Wire, partition: int) -> list[int]:
     """What is there, without a gap."""
-    messages = wire.poll(STREAM, TOPIC, partition, 0, 100).messages
+    messages = wire.poll_at(STREAM, TOPIC, partition, 0, 100).messages
     offsets = [message.offset for message in messages]
     assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
     return offsets
@@ -54,9 +55,9 @@ def test_a_deletion_is_finished_by_the_successor_of_a_killed_owner(
     with connect_to_shard(broker, 0) as wire:
         create_topic(wire)
         for _ in range(25):
-            wire.send(STREAM, TOPIC, partition, [PAYLOAD])
+            wire.append(STREAM, TOPIC, partition, [PAYLOAD])
         # Everything is synced, so that the deletion begins with its first rename.
-        wire.call(DeleteSegments(STREAM, TOPIC, partition, 0))
+        wire.ask(DeleteSegments(STREAM, TOPIC, partition, 0))
         directory = Path(directory_of(broker, partition))
         path = index_path(str(directory), 0)
         if system_calls == UNLINKS:
@@ -65,7 +66,7 @@ def test_a_deletion_is_finished_by_the_successor_of_a_killed_owner(
             killed_at(pid, system_calls, tmp_path / "trace", path),
             pytest.raises((BrokerError, Closed)),
         ):
-            wire.call(DeleteSegments(STREAM, TOPIC, partition, 2))
+            wire.ask(DeleteSegments(STREAM, TOPIC, partition, 2))
     wait_for(lambda: broker.workers().get(1, pid) != pid)
     for restart_all in (False, True):
         if restart_all:
@@ -78,7 +79,7 @@ def test_a_deletion_is_finished_by_the_successor_of_a_killed_owner(
         kept = sorted(path.name for path in directory.glob("0*"))
         assert kept == [f"{first:020d}.{kind}" for first in (14, 21) for kind in ("index", "log")]
     with connect(broker) as wire:
-        wire.send(STREAM, TOPIC, partition, [PAYLOAD])
+        wire.append(STREAM, TOPIC, partition, [PAYLOAD])
         assert offsets_of(wire, partition)[-1] == 25
         wait_for(lambda: not list((broker.data / "trash").iterdir()), 30.0)
 
@@ -87,7 +88,7 @@ def answers(broker: BrokerProcess, partition: int) -> bool:
     """Whether the owner of the partition serves. While it is slow to, connections are closed."""
     with connect(broker) as wire:
         try:
-            wire.call(DeleteSegments(STREAM, TOPIC, partition, 0))
+            wire.ask(DeleteSegments(STREAM, TOPIC, partition, 0))
         except (BrokerError, Closed):
             return False
     return True

@@ -23,8 +23,7 @@ from tests.crash.experiment import new_seed
 from tests.crash.load import STREAM, TOPIC
 from tests.crash.stops import MODES, asked, run
 from tests.crash.tracer import failing_calls, slow_calls
-from tests.crash.wire import connect
-from tests.integration.wire import ONE_SHARD
+from tests.shard_wires import ONE_SHARD, connect
 
 PARTITIONS = 100
 MESSAGES = 3
@@ -75,10 +74,10 @@ def holding(tmp_path: Path, **settings: str) -> Iterator[BrokerProcess]:
     try:
         broker.start()
         with connect(broker) as wire:
-            wire.call(CreateStream(STREAM))
-            wire.call(CreateTopic(STREAM, PARTITIONS, 1, 0, 0, 1, TOPIC))
+            wire.ask(CreateStream(STREAM))
+            wire.ask(CreateTopic(STREAM, PARTITIONS, 1, 0, 0, 1, TOPIC))
             for partition in range(PARTITIONS):
-                wire.send(STREAM, TOPIC, partition, [b"kept"] * MESSAGES)
+                wire.append(STREAM, TOPIC, partition, [b"kept"] * MESSAGES)
         yield broker
     finally:
         broker.close()
@@ -135,7 +134,7 @@ def test_a_stop_waits_for_the_syncs_of_offsets(tmp_path: Path) -> None:
                 )
                 for number in range(consumers)
             ]
-            assert len(list(asked(wire, commands, lambda _command: wire.answer()))) == consumers
+            assert len(list(asked(wire, commands, lambda _command: wire.result()))) == consumers
         with slow_calls(broker.workers()[0], "fdatasync", SLOW_MS, tmp_path / "trace"):
             assert broker.stop() == STOPPED
         assert "is killed" not in broker.output()
@@ -155,7 +154,7 @@ def test_a_stop_waits_for_recovery_points(tmp_path: Path) -> None:
         with slow_calls(broker.workers()[0], "rename,renameat", 20 * SLOW_MS, tmp_path / "trace"):
             with connect(broker) as wire:
                 for partition in range(PARTITIONS // 10):
-                    wire.send(STREAM, TOPIC, partition, [b"kept"] * MESSAGES)
+                    wire.append(STREAM, TOPIC, partition, [b"kept"] * MESSAGES)
             wait_for(lambda: list(broker.data.rglob("recovery-point.tmp")))
             assert broker.stop() == STOPPED
         assert not list(broker.data.rglob("*.tmp"))
@@ -201,7 +200,7 @@ def test_a_full_disk_at_the_stop_is_told_with_all_that_is_lost(tmp_path: Path) -
             assert f"{MESSAGES} of partition {partition} of stream 0, topic 0" in told
         assert there(broker) == 0
         with connect(broker) as wire:
-            wire.send(STREAM, TOPIC, 0, [b"room again"])
+            wire.append(STREAM, TOPIC, 0, [b"room again"])
         assert broker.stop() == STOPPED
 
 

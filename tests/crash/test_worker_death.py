@@ -26,7 +26,8 @@ from tests.crash.load import (
     read_all,
     wait_ready,
 )
-from tests.crash.wire import Closed, Wire, connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
+from tests.wire import Closed, Wire
 
 SHARDS = 2
 BACK_TIMEOUT_S = 60.0
@@ -65,7 +66,7 @@ class Bystander(Worker):
                 began = time.monotonic()
                 outcome = producer.send_one(wire)
                 assert outcome is Outcome.ACKNOWLEDGED, f"the living shard's answer: {outcome}"
-                wire.poll(STREAM, TOPIC, partition, 0, 1)
+                wire.poll_at(STREAM, TOPIC, partition, 0, 1)
                 self.slowest_s = max(self.slowest_s, time.monotonic() - began)
                 self.served += 1
 
@@ -112,7 +113,7 @@ def test_f6_a_killed_worker_comes_back_and_nothing_is_lost(
     for shard in range(SHARDS):
         with connect_to_shard(broker, shard) as wire:
             for partition in (partitions_of(0, SHARDS)[0], partitions_of(1, SHARDS)[0]):
-                wire.poll(STREAM, TOPIC, partition, 0, 1)
+                wire.poll_at(STREAM, TOPIC, partition, 0, 1)
     for worker in (*producers, bystander):
         worker.finish()
     with connect(broker) as wire:
@@ -144,7 +145,7 @@ def test_f7_a_crash_loop_backs_off_and_requests_end_meanwhile(
             wait_for(lambda: broker.workers().get(victim) != pid)  # noqa: B023 - called at once
             if death == 2:
                 _ends_while_away(doomed, partitions_of(victim, SHARDS)[0])
-            wire.send(STREAM, TOPIC, partitions_of(living, SHARDS)[0], [b"served meanwhile"])
+            wire.append(STREAM, TOPIC, partitions_of(living, SHARDS)[0], [b"served meanwhile"])
             wait_for(lambda: broker.workers().get(victim, 0), BACK_TIMEOUT_S)
             gone_for.append(time.monotonic() - died_at)
     print("a successor was born after", ", ".join(f"{one:.2f} s" for one in gone_for))
@@ -159,7 +160,7 @@ def _ends_while_away(wire: Wire, partition: int) -> None:
     """While its owner is away for seconds, a request ends in an error or a closed connection."""
     began = time.monotonic()
     with pytest.raises((BrokerError, Closed)):
-        wire.send(STREAM, TOPIC, partition, [b"perhaps"])
+        wire.append(STREAM, TOPIC, partition, [b"perhaps"])
     ended_s = time.monotonic() - began
     print(f"a request to the dead shard ended after {ended_s:.2f} s")
     assert ended_s < BACK_TIMEOUT_S
@@ -169,7 +170,7 @@ def _eventually_served(broker: BrokerProcess, partition: int) -> None:
     def served() -> bool:
         try:
             with connect(broker) as wire:
-                wire.send(STREAM, TOPIC, partition, [b"back"])
+                wire.append(STREAM, TOPIC, partition, [b"back"])
         except (BrokerError, Closed):
             return False
         return True
@@ -197,7 +198,7 @@ def test_both_workers_die_at_the_same_time(two_shards: Callable[..., BrokerProce
     broker = two_shards()
     with connect(broker) as wire:
         for partition in range(8):
-            wire.send(STREAM, TOPIC, partition, [b"kept"])
+            wire.append(STREAM, TOPIC, partition, [b"kept"])
     pids = broker.workers()
     for pid in pids.values():
         os.kill(pid, signal.SIGKILL)
@@ -217,7 +218,7 @@ def test_f9_workers_do_not_outlive_their_supervisor(
     broker = two_shards()
     with connect(broker) as wire:
         for partition in range(8):
-            wire.send(STREAM, TOPIC, partition, [b"kept"])
+            wire.append(STREAM, TOPIC, partition, [b"kept"])
     pids = list(broker.workers().values())
     began = time.monotonic()
     os.kill(broker.pid, signal.SIGKILL)

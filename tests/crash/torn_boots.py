@@ -29,7 +29,8 @@ from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from tests.broker import BrokerProcess
 from tests.crash.kill_cycles import TWO_SHARDS, assert_nothing_damaged
 from tests.crash.load import STREAM, TOPIC
-from tests.crash.wire import Wire, connect
+from tests.shard_wires import connect
+from tests.wire import Wire
 
 BOOTS_OF_ALL_BYTES: Final = 50
 FIRST_BATCH: Final = (b"first", b"second")
@@ -88,15 +89,15 @@ class TornBoots:
         broker.start()
         try:
             with connect(broker) as wire:
-                wire.call(CreateStream(STREAM))
-                wire.call(CreateTopic(STREAM, PARTITIONS, 1, 0, 0, 1, TOPIC))
+                wire.ask(CreateStream(STREAM))
+                wire.ask(CreateTopic(STREAM, PARTITIONS, 1, 0, 0, 1, TOPIC))
                 for partition in range(PARTITIONS):
-                    wire.send(STREAM, TOPIC, partition, FIRST_BATCH)
-                    wire.send(STREAM, TOPIC, partition, LAST_BATCH)
-                    wire.call(StoreConsumerOffset(ME, STREAM, TOPIC, partition, COMMITTED))
+                    wire.append(STREAM, TOPIC, partition, FIRST_BATCH)
+                    wire.append(STREAM, TOPIC, partition, LAST_BATCH)
+                    wire.ask(StoreConsumerOffset(ME, STREAM, TOPIC, partition, COMMITTED))
                 metadata = self._left / "state.messages"
                 self._metadata_end = metadata.stat().st_size
-                wire.call(CreateStream(LAST_STREAM))
+                wire.ask(CreateStream(LAST_STREAM))
                 self._metadata_size = metadata.stat().st_size
         finally:
             broker.close()
@@ -121,10 +122,10 @@ class TornBoots:
             with connect(broker) as wire:
                 for partition, size in enumerate(log_cuts):
                     self._check_partition(wire, partition, size, offset_size(number, partition))
-                names = {stream.name for stream in wire.call(GetStreams())}
+                names = {stream.name for stream in wire.ask(GetStreams())}
                 assert (LAST_STREAM in names) == (metadata_cut == entry_size)
                 assert names - {LAST_STREAM} == {STREAM}
-                wire.call(CreateStream(f"stream {number}"))
+                wire.ask(CreateStream(f"stream {number}"))
         finally:
             broker.close()
         assert_nothing_damaged(data)
@@ -138,15 +139,15 @@ class TornBoots:
         whole = max(count for count, end in enumerate(ENDS) if end <= size)
         expected = list(MESSAGES[:whole])
         assert payloads(wire, partition) == expected
-        answer = wire.call(GetConsumerOffset(ME, STREAM, TOPIC, partition))
+        answer = wire.ask(GetConsumerOffset(ME, STREAM, TOPIC, partition))
         if offset_size == OFFSET_SIZE:
             assert answer.stored_offset == min(COMMITTED, whole - 1)
         else:
             assert answer is None
-        wire.send(STREAM, TOPIC, partition, [b"next"])
+        wire.append(STREAM, TOPIC, partition, [b"next"])
         assert payloads(wire, partition) == [*expected, b"next"]
-        wire.call(StoreConsumerOffset(ME, STREAM, TOPIC, partition, whole))
-        answer = wire.call(GetConsumerOffset(ME, STREAM, TOPIC, partition))
+        wire.ask(StoreConsumerOffset(ME, STREAM, TOPIC, partition, whole))
+        answer = wire.ask(GetConsumerOffset(ME, STREAM, TOPIC, partition))
         assert answer.stored_offset == whole
 
 

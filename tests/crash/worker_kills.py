@@ -32,7 +32,7 @@ from tests.crash.load import (
     read_all,
     wait_ready,
 )
-from tests.crash.wire import connect, connect_to_shard
+from tests.shard_wires import connect, connect_to_shard
 
 SHARDS: Final = 2
 PRODUCERS: Final = 4
@@ -73,7 +73,7 @@ def run(data: Path, kills: int, seed: int) -> Summary:
             _run_topic(broker, min(KILLS_PER_TOPIC, kills - summary.kills), choice, summary)
             print(summary, file=sys.stderr, flush=True)
             with connect(broker) as wire:
-                wire.call(DeleteTopic(STREAM, TOPIC))
+                wire.ask(DeleteTopic(STREAM, TOPIC))
                 create_topic(wire, with_stream=False)
     except BaseException as error:
         error.add_note(f"seed {seed}, kill {summary.kills}")

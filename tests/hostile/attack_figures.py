@@ -28,7 +28,8 @@ from tests.hostile.attacks import (
 )
 from tests.hostile.login_flood import login_flood
 from tests.hostile.memory import MIB
-from tests.hostile.wire import Wire, make_topic, poll_frame, send_frame
+from tests.topics import make_topic
+from tests.wire import Wire, poll_frame, send_frame
 
 KEY: Final = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 SMALL_POOL: Final = {"IGGY_SYSTEM_MEMORY_POOL_SIZE": "512MiB"}
@@ -65,9 +66,9 @@ def invented(broker: BrokerProcess) -> Iterator[None]:
 
 def send_and_poll(count: int, size: int) -> Round:
     def victim(_broker: BrokerProcess, wire: Wire) -> None:
-        wire.send(send_frame("root", "t", [bytes(size)] * count))
+        wire.put(send_frame("root", "t", [bytes(size)] * count))
         assert wire.answer().status == 0
-        wire.send(poll_frame("root", "t", 0, count))
+        wire.put(poll_frame("root", "t", 0, count))
         assert wire.answer().status == 0
 
     return victim
@@ -75,11 +76,11 @@ def send_and_poll(count: int, size: int) -> Round:
 
 def commit(_broker: BrokerProcess, wire: Wire) -> None:
     consumer = Consumer(ConsumerKind.CONSUMER, 1)
-    assert wire.ask(StoreConsumerOffset(consumer, "s", "t", 0, 0)).status == 0
+    assert wire.answer_to(StoreConsumerOffset(consumer, "s", "t", 0, 0)).status == 0
 
 
 def log_in(broker: BrokerProcess, _wire: Wire) -> None:
-    with Wire(broker, "127.0.0.2") as other:
+    with Wire(broker, login=False, source="127.0.0.2") as other:
         other.log_in()
 
 
@@ -99,13 +100,13 @@ def measure(attack: Attack, rounds: int) -> None:
         broker = BrokerProcess(Path(directory) / "data", attack.settings)
         broker.start()
         try:
-            with Wire(broker).log_in() as root:
+            with Wire(broker) as root:
                 make_topic(root, "root", "t")
                 make_topic(root, "s", "t")
                 make_user(root, "poller", MAY_POLL)
                 make_user(root, "sender", MAY_SEND)
                 for _ in range(60 if attack.begin is slow else 1):
-                    root.send(send_frame("s", "t", [bytes(1000)] * 1000))
+                    root.put(send_frame("s", "t", [bytes(1000)] * 1000))
                     assert root.answer().status == 0
                 without = times(attack.victim, broker, root, rounds)
                 with attack.begin(broker):

@@ -14,7 +14,7 @@ from borzoi.protocol.commands import CreateUser, StoreConsumerOffset
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.protocol.permissions import GlobalPermissions, Permissions
 from tests.broker import BrokerProcess
-from tests.hostile.wire import ConnectionEnded, Wire, frame_of, poll_frame, send_frame
+from tests.wire import Closed, Wire, frame_of, poll_frame, send_frame
 
 PASSWORD: Final = "low-privilege"
 MAY_POLL: Final = Permissions(GlobalPermissions(poll_messages=True))
@@ -34,7 +34,7 @@ class Unfinished(NamedTuple):
 
 def make_user(root: Wire, name: str, permissions: Permissions) -> None:
     """A user that may do little."""
-    assert root.ask(CreateUser(name, PASSWORD, permissions=permissions)).status == 0
+    assert root.answer_to(CreateUser(name, PASSWORD, permissions=permissions)).status == 0
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def unfinished_sends(
     with ExitStack() as opened:
         begun = []
         for _ in range(connections):
-            wire = opened.enter_context(Wire(broker)).log_in(user, PASSWORD)
+            wire = opened.enter_context(Wire(broker, login=False)).log_in(user, PASSWORD)
             begun.append(Unfinished(wire, _send_some(wire, frame)))
         yield begun
 
@@ -71,16 +71,17 @@ def slow_readers(
     ended = Event()
     with ExitStack() as opened:
         wires = [
-            opened.enter_context(Wire(broker)).log_in(user, PASSWORD) for _ in range(connections)
+            opened.enter_context(Wire(broker, login=False)).log_in(user, PASSWORD)
+            for _ in range(connections)
         ]
         for wire in wires:
-            wire.send(poll_frame(stream, topic, 0, count))
+            wire.put(poll_frame(stream, topic, 0, count))
 
         def read_slowly() -> None:
             while not ended.wait(SLOW_READ_INTERVAL_S):
                 for wire in wires:
                     wire.socket.settimeout(0.01)
-                    with suppress(TimeoutError, ConnectionEnded, ConnectionResetError):
+                    with suppress(TimeoutError, Closed):
                         wire.read_some(SLOW_READ_SIZE)
 
         thread = Thread(target=read_slowly)
@@ -97,7 +98,7 @@ def invent_consumers(
 ) -> list[int]:
     """Store offset 0 as so many consumers that do not exist; the statuses."""
     statuses = []
-    with Wire(broker).log_in(user, PASSWORD) as wire:
+    with Wire(broker, login=False).log_in(user, PASSWORD) as wire:
         for first in range(0, count, PIPELINED):
             ids = range(first, min(first + PIPELINED, count))
             frames = (
@@ -106,6 +107,6 @@ def invent_consumers(
                 )
                 for id in ids
             )
-            wire.send(b"".join(map(frame_of, frames)))
+            wire.put(b"".join(map(frame_of, frames)))
             statuses += [answer.status for answer in wire.answers(len(ids))]
     return statuses

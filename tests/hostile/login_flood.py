@@ -24,7 +24,7 @@ from typing import Final
 from borzoi.protocol.commands.sessions import LoginUser
 from borzoi.protocol.framing import RESPONSE_HEADER
 from tests.broker import BrokerProcess
-from tests.hostile.wire import frame_of
+from tests.wire import frame_of
 
 PATIENCE_S: Final = 300.0
 REOPENED_PER_S: Final = 100

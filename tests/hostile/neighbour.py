@@ -15,7 +15,8 @@ from typing import Final
 from borzoi.protocol.codes import Code
 from borzoi.protocol.responses.polled import decode_polled_messages
 from tests.broker import BrokerProcess, wait_for
-from tests.hostile.wire import Wire, make_topic, poll_frame, send_frame
+from tests.topics import make_topic
+from tests.wire import Wire, poll_frame, send_frame
 
 CONNECTIONS: Final = 4
 STREAM: Final = "neighbour"
@@ -49,7 +50,7 @@ def good_neighbour(broker: BrokerProcess) -> Iterator[Neighbour]:
     """Runs the good client; raises at the end if it was disturbed."""
     seen = Neighbour()
     ended = Event()
-    wires = [Wire(broker).log_in() for _ in range(CONNECTIONS)]
+    wires = [Wire(broker) for _ in range(CONNECTIONS)]
     make_topic(wires[0], STREAM, TOPIC)
     thread = Thread(target=_live, args=(wires, seen, ended))
     thread.start()
@@ -71,9 +72,9 @@ def _live(wires: list[Wire], seen: Neighbour, ended: Event) -> None:
             began = time.perf_counter()
             assert wire.request(Code.PING).status == 0
             payload = b"letter %d" % offset
-            wire.send(send_frame(STREAM, TOPIC, [payload]))
+            wire.put(send_frame(STREAM, TOPIC, [payload]))
             assert wire.answer().status == 0
-            wire.send(poll_frame(STREAM, TOPIC, offset, 1))
+            wire.put(poll_frame(STREAM, TOPIC, offset, 1))
             answer = wire.answer()
             assert answer.status == 0
             (message,) = decode_polled_messages(memoryview(answer.payload)).messages

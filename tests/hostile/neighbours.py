@@ -40,7 +40,8 @@ from borzoi.protocol.permissions import ALL_PERMISSIONS
 from borzoi.protocol.responses.polled import decode_polled_messages
 from tests.broker import BrokerProcess
 from tests.hostile.attacks import MAY_SEND, PASSWORD, make_user
-from tests.hostile.wire import ConnectionEnded, Wire, frame_of, make_topic, poll_frame, send_frame
+from tests.topics import make_topic
+from tests.wire import Wire, frame_of, poll_frame, send_frame
 
 HONEST: Final = 5
 CONNECTIONS: Final = 2
@@ -111,7 +112,7 @@ def run(
 
 
 def _set_up(broker: BrokerProcess, hostile: int) -> None:
-    with Wire(broker).log_in() as root:
+    with Wire(broker) as root:
         make_topic(root, COMMON, "t", 4)
         for number in range(HONEST):
             make_user(root, f"honest-{number}", ALL_PERMISSIONS)
@@ -120,7 +121,7 @@ def _set_up(broker: BrokerProcess, hostile: int) -> None:
             make_user(root, f"hostile-{number}", MAY_SEND)
         for partition in range(4):
             for _ in range(8):
-                root.send(send_frame(COMMON, "t", [bytes(1000)] * 1000, partition))
+                root.put(send_frame(COMMON, "t", [bytes(1000)] * 1000, partition))
                 assert root.answer().status == 0
 
 
@@ -197,17 +198,17 @@ def _live_one(
         while time.monotonic() < deadline:
             wire = wires[rounds % CONNECTIONS]
             began = time.perf_counter()
-            wire.send(send_frame(stream, "t", payloads))
+            wire.put(send_frame(stream, "t", payloads))
             status = wire.answer().status
             assert status == 0, f"the send failed with {status}"
-            wire.send(poll_frame(stream, "t", offset, BATCH))
+            wire.put(poll_frame(stream, "t", offset, BATCH))
             answer = wire.answer()
             assert answer.status == 0, f"the poll failed with {answer.status}"
             polled = decode_polled_messages(memoryview(answer.payload)).messages
             assert [message.payload for message in polled] == payloads, "other messages came"
             offset += BATCH
             stored = StoreConsumerOffset(consumer, stream, "t", 0, offset - 1)
-            assert wire.ask(stored).status == 0, "the commit failed"
+            assert wire.answer_to(stored).status == 0, "the commit failed"
             latencies.append(time.perf_counter() - began)
             rounds += 1
         for wire in wires:
@@ -217,7 +218,7 @@ def _live_one(
 
 
 def _next_offset(wire: Wire, stream: str) -> int:
-    wire.send(poll_frame(stream, "t", 0, 1))
+    wire.put(poll_frame(stream, "t", 0, 1))
     polled = decode_polled_messages(memoryview(wire.answer().payload))
     return polled.current_offset + 1 if polled.messages else 0
 
@@ -238,7 +239,7 @@ def _attack_one(place: Place, number: int, ended: SharedEvent) -> None:
     kind = KINDS[number % len(KINDS)]
     while not ended.is_set():
         # Closed, refused or timed out: it begins again.
-        with suppress(ConnectionEnded, OSError):
+        with suppress(OSError):
             ATTACKS[kind](place, f"hostile-{number}", ended)
         ended.wait(0.1)
 
@@ -247,7 +248,7 @@ def _greedy(place: Place, user: str, ended: SharedEvent) -> None:
     frame = send_frame(COMMON, "t", [bytes(1_000_000)], random.randrange(4))
     with _connect(place).log_in(user, PASSWORD) as wire:
         while not ended.is_set():
-            wire.send(frame)
+            wire.put(frame)
             wire.answer()
             # It would fill the disk; a pause of its own length keeps it greedy enough.
             ended.wait(0.02)
@@ -255,7 +256,7 @@ def _greedy(place: Place, user: str, ended: SharedEvent) -> None:
 
 def _slow(place: Place, user: str, ended: SharedEvent) -> None:
     with _connect(place).log_in(user, PASSWORD) as wire:
-        wire.send(poll_frame(COMMON, "t", 0, 8000, random.randrange(4)))
+        wire.put(poll_frame(COMMON, "t", 0, 8000, random.randrange(4)))
         while not ended.wait(0.5):
             wire.read_some(1000)
 
@@ -268,7 +269,7 @@ def _broken(place: Place, user: str, ended: SharedEvent) -> None:
             for _ in range(3):
                 # Not the length: the byte stream could not be cut any more, and all would wait.
                 mutilated[random.randrange(8, len(frame))] = random.randrange(256)
-            wire.send(bytes(mutilated))
+            wire.put(bytes(mutilated))
             wire.answer()
             wire.request(random.randrange(1000), random.randbytes(50))
             ended.wait(0.005)
@@ -276,7 +277,7 @@ def _broken(place: Place, user: str, ended: SharedEvent) -> None:
 
 def _silent(place: Place, user: str, ended: SharedEvent) -> None:
     with _connect(place) as mute, _connect(place).log_in(user, PASSWORD) as wire:
-        mute.send(encode_request(Code.LOGIN_USER, bytes(100))[:10])
+        mute.put(encode_request(Code.LOGIN_USER, bytes(100))[:10])
         frame = send_frame(COMMON, "t", [bytes(60_000_000)])
         wire.socket.settimeout(1.0)
         with suppress(TimeoutError):
@@ -289,15 +290,15 @@ def _stranger(place: Place, user: str, ended: SharedEvent) -> None:
         while not ended.is_set():
             names = [f"{user}-{random.randrange(10**9)}" for _ in range(20)]
             frames = [frame_of(LoginUser(name, "guess", "0.10.0", "")) for name in names]
-            wire.send(b"".join(frames))
+            wire.put(b"".join(frames))
             wire.answers(len(frames))
 
 
 def _clerk(place: Place, user: str, ended: SharedEvent) -> None:
     with _connect(place).log_in(user, PASSWORD) as wire:
         while not ended.is_set():
-            wire.ask(CreatePersonalAccessToken("again", 0))
-            wire.ask(DeletePersonalAccessToken("again"))
+            wire.answer_to(CreatePersonalAccessToken("again", 0))
+            wire.answer_to(DeletePersonalAccessToken("again"))
 
 
 ATTACKS: Final = {
@@ -311,7 +312,7 @@ ATTACKS: Final = {
 
 
 def _connect(place: Place, source: str | None = None) -> Wire:
-    return Wire(place, source)
+    return Wire(place, login=False, source=source)
 
 
 def main(arguments: Sequence[str]) -> None:

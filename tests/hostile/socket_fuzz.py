@@ -45,7 +45,8 @@ from tests.hostile.memory import MIB, counted_memory, memory_peak
 from tests.hostile.mutation import CORPUS, Mutant, mutant
 from tests.hostile.neighbour import STREAM, Neighbour, good_neighbour
 from tests.hostile.seeds import Seed, write_seeds
-from tests.hostile.wire import ConnectionEnded, Wire, send_frame, topic_command
+from tests.topics import topic_of
+from tests.wire import Closed, Wire, send_frame
 
 CONNECTIONS: Final = 6  # of which every third is not logged in
 FRAMES_PER_CONVERSATION: Final = 100
@@ -154,13 +155,13 @@ def hold(broker: BrokerProcess, first: int, logged_in: bool, tally: Tally) -> No
     chance = random.Random(~first)
     said = list(conversation(first, FRAMES_PER_CONVERSATION))
     try:
-        with Wire(broker) as wire:
+        with Wire(broker, login=False) as wire:
             if logged_in:
                 wire.log_in()
                 for name in ("orders", "events"):
-                    wire.ask(CreateStream(name))
-                    wire.ask(topic_command(name, "events", 3))
-                wire.send(send_frame("orders", "events", [bytes(100)] * 3))
+                    wire.answer_to(CreateStream(name))
+                    wire.answer_to(topic_of("events", 3, name))
+                wire.put(send_frame("orders", "events", [bytes(100)] * 3))
                 wire.answer()
             statuses = _exchange(wire, said, chance.choice(PIECES))
             _part(wire, chance)
@@ -185,10 +186,10 @@ def _exchange(wire: Wire, said: Sequence[Mutant], piece: int) -> list[int]:
     pieces = [data[start:end] for start, end in pairwise([*starts, len(data)])]
     try:
         for part in pieces:
-            wire.send(part)
+            wire.put(part)
         for _ in said:
             statuses.append(wire.answer().status)
-    except ConnectionEnded:
+    except Closed:
         return statuses
     assert wire.is_in_step(), "an answer too many"
     return statuses
@@ -197,16 +198,16 @@ def _exchange(wire: Wire, said: Sequence[Mutant], piece: int) -> list[int]:
 def _part(wire: Wire, chance: random.Random) -> None:
     """Leave in one of several impolite ways."""
     frame = mutant(chance.getrandbits(32)).frame
-    with suppress(ConnectionEnded):
+    with suppress(Closed):
         match chance.randrange(4):
             case 0:
-                wire.send(struct.pack("<I", chance.choice((0, 3, 2**31, 2**32 - 1))) + frame[4:])
+                wire.put(struct.pack("<I", chance.choice((0, 3, 2**31, 2**32 - 1))) + frame[4:])
             case 1:
-                wire.send(frame[: chance.randint(1, len(frame) - 1)])
+                wire.put(frame[: chance.randint(1, len(frame) - 1)])
             case 2:
-                wire.send(struct.pack("<I", chance.choice((1_000, 100_000, 10**7))) + frame[4:])
+                wire.put(struct.pack("<I", chance.choice((1_000, 100_000, 10**7))) + frame[4:])
             case _:
-                wire.send(chance.randbytes(chance.randint(1, 100)))
+                wire.put(chance.randbytes(chance.randint(1, 100)))
     if chance.random() < 0.5:
         wire.reset()
 

@@ -17,6 +17,7 @@ from typing import Final
 import pytest
 
 from borzoi.protocol.codes import Code
+from borzoi.protocol.commands import GetClients
 from borzoi.protocol.errors import InvalidMessagesSize
 from borzoi.protocol.framing import CODE_SIZE, REQUEST_HEADER, encode_request
 from borzoi.protocol.responses.polled import decode_polled_messages
@@ -24,15 +25,8 @@ from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.hostile.memory import MIB, counted_memory, memory_peak
 from tests.hostile.neighbour import CONNECTIONS, good_neighbour
-from tests.hostile.wire import (
-    Answer,
-    ConnectionEnded,
-    Wire,
-    clients_count,
-    make_topic,
-    poll_frame,
-    send_frame,
-)
+from tests.topics import make_topic
+from tests.wire import Answer, Closed, Wire, poll_frame, send_frame
 
 POOL_SIZE: Final = 512 * MIB
 FRAME_SIZE_MAX: Final = 16 * MIB
@@ -70,7 +64,7 @@ def partial_frame(declared: int, present: int) -> bytes:
 
 def send_large(wire: Wire, stream: str) -> None:
     """The largest send there may be: the pool is in order if this works."""
-    wire.send(send_frame(stream, "t", [bytes(FRAME_SIZE_MAX - 1000)]))
+    wire.put(send_frame(stream, "t", [bytes(FRAME_SIZE_MAX - 1000)]))
     assert wire.answer() == OK
 
 
@@ -78,23 +72,23 @@ def send_large(wire: Wire, stream: str) -> None:
 def test_peers_that_never_read(broker: BrokerProcess) -> None:
     """Each asks for 4 GiB by 256 polls in one write."""
     polls, batches = 256, 16
-    with Wire(broker) as good, good_neighbour(broker), ExitStack() as opened:
+    with Wire(broker, login=False) as good, good_neighbour(broker), ExitStack() as opened:
         good.log_in()
         make_topic(good, "s", "t")
         for _ in range(batches):
-            good.send(send_frame("s", "t", [bytes(1000)] * 1000))
+            good.put(send_frame("s", "t", [bytes(1000)] * 1000))
             assert good.answer() == OK
         before = counted_memory(broker)
-        wires = [opened.enter_context(Wire(broker)).log_in() for _ in range(10)]
+        wires = [opened.enter_context(Wire(broker)) for _ in range(10)]
         with memory_peak(broker) as peak:
             for wire in wires:
-                wire.send(poll_frame("s", "t", 0, 1000 * batches) * polls)
-            wait_for(lambda: clients_count(good) == GOOD, CLOSED_TIMEOUT_S)
+                wire.put(poll_frame("s", "t", 0, 1000 * batches) * polls)
+            wait_for(lambda: len(good.ask(GetClients())) == GOOD, CLOSED_TIMEOUT_S)
         # They know without reading: what they did not take is not kept for them anywhere.
         wait_for(lambda: all(wire.was_reset() for wire in wires), CLOSED_TIMEOUT_S)
         # Answers are slices of mapped files: the peers cost next to nothing.
         assert peak() < before + HEAPS_SIZE_MAX
-        good.send(poll_frame("s", "t", 0, 1))
+        good.put(poll_frame("s", "t", 0, 1))
         assert len(decode_polled_messages(memoryview(good.answer().payload)).messages) == 1
     assert broker.output().count("it took 0 bytes of its answers") == 10
 
@@ -103,16 +97,16 @@ def test_peers_that_never_read(broker: BrokerProcess) -> None:
 def test_a_slow_reader_is_not_cut_off(broker: BrokerProcess) -> None:
     """It takes several write timeouts over one answer, but it goes on reading."""
     count, size, payload_size = 24, 1_000_000, 24 * (64 + 1_000_000)
-    with Wire(broker) as wire, Wire(broker) as idle:
+    with Wire(broker, login=False) as wire, Wire(broker, login=False) as idle:
         wire.log_in()
         idle.log_in()
         make_topic(wire, "s", "t")
         for _ in range(count):
-            wire.send(send_frame("s", "t", [bytes(size)]))
+            wire.put(send_frame("s", "t", [bytes(size)]))
             assert wire.answer() == OK
         # A small receive buffer, so that most of the answer waits in the broker.
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-        wire.send(poll_frame("s", "t", 0, count))
+        wire.put(poll_frame("s", "t", 0, count))
         left = 8 + 16 + payload_size
         for _ in range(10):
             assert idle.is_quiet_for(0.5)
@@ -126,16 +120,16 @@ def test_a_slow_reader_is_not_cut_off(broker: BrokerProcess) -> None:
 def test_peers_that_send_faster_than_they_read_answers(broker: BrokerProcess) -> None:
     """Eight connections push 32 MB each without waiting; nothing is lost or out of order."""
     frames, connections = 32, 8
-    with Wire(broker) as good, good_neighbour(broker), ExitStack() as opened:
+    with Wire(broker, login=False) as good, good_neighbour(broker), ExitStack() as opened:
         good.log_in()
         make_topic(good, "s", "t", connections)
         before = counted_memory(broker)
-        wires = [opened.enter_context(Wire(broker)).log_in() for _ in range(connections)]
+        wires = [opened.enter_context(Wire(broker)) for _ in range(connections)]
 
         def push(partition_id: int) -> None:
             for number in range(frames):
                 payload = number.to_bytes(4, "little") + bytes(1_000_000)
-                wires[partition_id].send(send_frame("s", "t", [payload], partition_id))
+                wires[partition_id].put(send_frame("s", "t", [payload], partition_id))
 
         with memory_peak(broker) as peak:
             threads = [Thread(target=push, args=(number,)) for number in range(connections)]
@@ -149,7 +143,7 @@ def test_peers_that_send_faster_than_they_read_answers(broker: BrokerProcess) ->
         # the receiver and the owner both touch its pages.
         assert peak() < before + connections * 2 * 2 * MIB + HEAPS_SIZE_MAX
         for partition_id, wire in enumerate(wires):
-            wire.send(poll_frame("s", "t", 0, frames, partition_id))
+            wire.put(poll_frame("s", "t", 0, frames, partition_id))
             polled = decode_polled_messages(memoryview(wire.answer().payload))
             numbers = [int.from_bytes(one.payload[:4], "little") for one in polled.messages]
             assert numbers == list(range(frames))
@@ -159,15 +153,19 @@ def test_peers_that_send_faster_than_they_read_answers(broker: BrokerProcess) ->
 def test_frames_that_stop_in_the_middle(broker: BrokerProcess) -> None:
     """Fifty peers declare 10 MB each and send most of it: about what the pools hold."""
     count, declared, present = 50, 10_000_000, 9_000_000
-    with Wire(broker) as good, good_neighbour(broker) as neighbour, ExitStack() as opened:
+    with (
+        Wire(broker, login=False) as good,
+        good_neighbour(broker) as neighbour,
+        ExitStack() as opened,
+    ):
         good.log_in()
         make_topic(good, "s", "t")
         before = counted_memory(broker)
-        stuck = [opened.enter_context(Wire(broker)).log_in() for _ in range(count)]
+        stuck = [opened.enter_context(Wire(broker)) for _ in range(count)]
         with memory_peak(broker) as peak:
             send_as_far_as_read(stuck, partial_frame(declared, present))
             neighbour.check(rounds_more=20)
-            wait_for(lambda: clients_count(good) == GOOD, CLOSED_TIMEOUT_S)
+            wait_for(lambda: len(good.ask(GetClients())) == GOOD, CLOSED_TIMEOUT_S)
         assert before + 100 * MIB < peak() < before + POOL_SIZE + HEAPS_SIZE_MAX
         send_large(good, "s")
     assert broker.output().count("it did not finish a frame") == count
@@ -191,16 +189,16 @@ def test_more_frames_than_the_pool_holds(new_broker: NewBroker) -> None:
     declared = [size * MIB - 4 for size in (128, 128, 128, 64, 32, 16, 8, 4, 2, 1)]
     waiting = [128 * MIB - 4, 1 * MIB - 4]
     pings = 600
-    with Wire(broker) as good, ExitStack() as opened:
+    with Wire(broker, login=False) as good, ExitStack() as opened:
         good.log_in()
         make_topic(good, "s", "t")
         before = counted_memory(broker)
         with memory_peak(broker) as peak:
             for size in declared + waiting:
-                opened.enter_context(Wire(broker)).log_in().send(partial_frame(size, 1000))
+                opened.enter_context(Wire(broker)).put(partial_frame(size, 1000))
             # Two receive blocks full, more than is left.
             ping = encode_request(Code.PING, bytes(4000))
-            sender = Thread(target=good.send, args=(ping * pings,))
+            sender = Thread(target=good.put, args=(ping * pings,))
             sender.start()
             assert good.answers(pings) == [OK] * pings
             sender.join()
@@ -225,13 +223,13 @@ def test_whole_frames_wait_for_the_pool_and_are_then_carried_out(new_broker: New
     # With an index of zeros: they are received as a whole, but not written.
     size = 120 * MIB
     frame = memoryview(partial_frame(size + CODE_SIZE, size))
-    with Wire(broker) as good, ExitStack() as opened:
+    with Wire(broker, login=False) as good, ExitStack() as opened:
         good.log_in()
         make_topic(good, "s", "t")
         before = counted_memory(broker)
-        wires = [opened.enter_context(Wire(broker)).log_in() for _ in range(count)]
+        wires = [opened.enter_context(Wire(broker)) for _ in range(count)]
         with memory_peak(broker) as peak:
-            threads = [Thread(target=wire.send, args=(frame,)) for wire in wires]
+            threads = [Thread(target=wire.put, args=(frame,)) for wire in wires]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -249,8 +247,8 @@ def send_as_far_as_read(wires: list[Wire], data: bytes) -> None:
     """Send from all at once; a peer whose frame waits for the pool is left with its rest."""
 
     def send(wire: Wire) -> None:
-        with suppress(ConnectionEnded):
-            wire.send(data)
+        with suppress(Closed):
+            wire.put(data)
 
     threads = [Thread(target=send, args=(wire,)) for wire in wires]
     for thread in threads:

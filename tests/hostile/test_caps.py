@@ -17,7 +17,7 @@ from borzoi.protocol.framing import REQUEST_HEADER
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.hostile.neighbour import CONNECTIONS, good_neighbour
-from tests.hostile.wire import PING, ConnectionEnded, Wire
+from tests.wire import PING, Closed, Wire
 
 CAP: Final = 20
 SLOW: Final = 200
@@ -31,7 +31,7 @@ ONE_SHARD: Final = {
 def is_let_in(wire: Wire) -> bool:
     try:
         return wire.is_in_step()
-    except ConnectionEnded:
+    except Closed:
         return False
 
 
@@ -44,12 +44,12 @@ def test_no_user_has_all_connections_of_a_shard(new_broker: NewBroker) -> None:
     broker = new_broker(**ONE_SHARD, IGGY_LIMITS_CONNECTIONS_MAX=str(CAP))
     with ExitStack() as opened:
         # Who is there before the user that takes all it gets.
-        first = opened.enter_context(Wire(broker, "127.0.0.2")).log_in()
-        assert first.ask(CreateUser("other", "password")).status == 0
+        first = opened.enter_context(Wire(broker, source="127.0.0.2"))
+        assert first.answer_to(CreateUser("other", "password")).status == 0
         greedy: list[Wire] = []
 
         def gets_in() -> bool:
-            wire = opened.enter_context(Wire(broker))
+            wire = opened.enter_context(Wire(broker, login=False))
             if not is_let_in(wire):
                 return False
             greedy.append(wire.log_in())
@@ -58,8 +58,8 @@ def test_no_user_has_all_connections_of_a_shard(new_broker: NewBroker) -> None:
         while len(greedy) < CAP and gets_in():
             pass
         assert CAP / 2 < len(greedy) < CAP - 1
-        with Wire(broker, "127.0.0.3") as other:
-            assert other.ask(LoginUser("other", "password")).status == 0
+        with Wire(broker, login=False, source="127.0.0.3") as other:
+            assert other.answer_to(LoginUser("other", "password")).status == 0
         assert all(is_let_in(wire) for wire in (first, *greedy))
         # A place that is given up is somebody else's.
         greedy.pop().close()
@@ -75,10 +75,10 @@ def test_connections_without_a_login_give_way(new_broker: NewBroker) -> None:
     """A thousand silent ones of one address, and logins of others through the same door."""
     broker = new_broker(**ONE_SHARD, IGGY_LIMITS_CONNECTIONS_MAX=str(CAP))
     with ExitStack() as opened:
-        patient = opened.enter_context(Wire(broker, "127.0.0.2"))
+        patient = opened.enter_context(Wire(broker, login=False, source="127.0.0.2"))
         assert is_let_in(patient)
-        silent = [opened.enter_context(Wire(broker)) for _ in range(5 * CAP)]
-        with Wire(broker, "127.0.0.3") as other:
+        silent = [opened.enter_context(Wire(broker, login=False)) for _ in range(5 * CAP)]
+        with Wire(broker, login=False, source="127.0.0.3") as other:
             other.log_in()
         # Of the address that has most, the oldest: not of one that has a single connection.
         patient.log_in()
@@ -92,11 +92,13 @@ def test_the_cap_on_connections_from_one_address(new_broker: NewBroker) -> None:
     broker = new_broker(**ONE_SHARD, IGGY_LIMITS_CONNECTIONS_PER_ADDRESS_MAX=str(CAP))
     with ExitStack() as opened:
         for source in ("127.0.0.1", "127.0.0.2"):
-            wires = [opened.enter_context(Wire(broker, source)) for _ in range(CAP)]
+            wires = [
+                opened.enter_context(Wire(broker, login=False, source=source)) for _ in range(CAP)
+            ]
             assert all(is_let_in(wire) for wire in wires)
-            with Wire(broker, source) as refused:
+            with Wire(broker, login=False, source=source) as refused:
                 assert not is_let_in(refused)
-        with Wire(broker, "127.0.0.3") as other:
+        with Wire(broker, login=False, source="127.0.0.3") as other:
             assert is_let_in(other)
             other.log_in()
     assert "fault of ours" not in broker.output()
@@ -121,17 +123,17 @@ def test_hundreds_of_slow_sockets(new_broker: NewBroker) -> None:
     with good_neighbour(broker) as neighbour, ExitStack() as opened:
         neighbour.check(rounds_more=20)  # Its connections have found their shards.
         before = descriptors(broker)
-        wires = [opened.enter_context(Wire(broker)) for _ in range(SLOW)]
+        wires = [opened.enter_context(Wire(broker, login=False)) for _ in range(SLOW)]
         for number, wire in enumerate(wires):
-            wire.send(kinds[number % len(kinds)])
+            wire.put(kinds[number % len(kinds)])
         living = [wire for number, wire in enumerate(wires) if number % len(kinds) > 1]
 
         def trickle() -> bool:
             """One more byte of each unfinished frame; True when the broker has closed them all."""
             for wire in list(living):
                 try:
-                    wire.send(b"\0")
-                except ConnectionEnded:
+                    wire.put(b"\0")
+                except Closed:
                     living.remove(wire)
             neighbour.check(rounds_more=1)
             return not living
@@ -156,9 +158,9 @@ def test_connections_that_end_before_they_begin(new_broker: NewBroker) -> None:
         neighbour.check(rounds_more=20)  # Its connections have found their shards.
         before = descriptors(broker)
         for number in range(600):
-            wire = Wire(broker)
+            wire = Wire(broker, login=False)
             if number % 3 == 1:
-                wire.send(PING)
+                wire.put(PING)
             if number % 3 == 2:
                 wire.close()
             else:

@@ -23,7 +23,7 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.users import CreateUser
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
-from tests.hostile.wire import Wire, frame_of
+from tests.wire import Wire, frame_of
 
 CONNECTIONS: Final = 24
 PAIRS: Final = 300
@@ -39,7 +39,7 @@ BY_NOISY: Final = re.compile(r"entry \d+ by user 1 at")
 def changes_between(broker: BrokerProcess, wire: Wire) -> float:
     """How many changes of others come between two of one connection, typically."""
     names = [f"stream {number}" for number in range(TRIES)]
-    wire.send(b"".join(frame_of(CreateStream(name)) for name in names))
+    wire.put(b"".join(frame_of(CreateStream(name)) for name in names))
     assert [answer.status for answer in wire.answers(TRIES)] == [0] * TRIES
     said = broker.output()
     made = dict(reversed(pair) for pair in MADE.findall(said))
@@ -50,19 +50,19 @@ def changes_between(broker: BrokerProcess, wire: Wire) -> float:
 @contextmanager
 def change_flood(broker: BrokerProcess) -> Iterator[None]:
     """Thousands of changes on their way, of a user that is made for it."""
-    with Wire(broker) as root:
+    with Wire(broker, login=False) as root:
         root.log_in()
-        assert root.ask(CreateUser("noisy", "password")).status == 0
+        assert root.answer_to(CreateUser("noisy", "password")).status == 0
     with ExitStack() as opened:
-        wires = [opened.enter_context(Wire(broker)) for _ in range(CONNECTIONS)]
+        wires = [opened.enter_context(Wire(broker, login=False)) for _ in range(CONNECTIONS)]
         for wire in wires:
-            assert wire.ask(LoginUser("noisy", "password")).status == 0
+            assert wire.answer_to(LoginUser("noisy", "password")).status == 0
         for number, wire in enumerate(wires):
             name = f"token-{number}"
             pair = frame_of(CreatePersonalAccessToken(name, 0)) + frame_of(
                 DeletePersonalAccessToken(name)
             )
-            wire.send(pair * PAIRS)
+            wire.put(pair * PAIRS)
         yield
 
 
@@ -70,7 +70,7 @@ def change_flood(broker: BrokerProcess) -> Iterator[None]:
 def test_nobody_waits_for_a_flood_of_changes(new_broker: NewBroker) -> None:
     """With one shard: the kernel decides how often two of them get a word in."""
     broker = new_broker(**ONE_SHARD)
-    with Wire(broker) as root:
+    with Wire(broker, login=False) as root:
         root.log_in()
         with change_flood(broker):
             between = changes_between(broker, root)
@@ -88,7 +88,7 @@ def test_a_user_has_a_pace_and_only_waits(new_broker: NewBroker) -> None:
         IGGY_LIMITS_CHANGES_PER_SECOND="20",
         IGGY_LIMITS_CHANGES_BURST="30",
     )
-    with Wire(broker) as root:
+    with Wire(broker, login=False) as root:
         root.log_in()
         began = time.monotonic()
         with change_flood(broker):
@@ -100,7 +100,7 @@ def test_a_user_has_a_pace_and_only_waits(new_broker: NewBroker) -> None:
             found = made()
             assert found <= 30 + 20 * (time.monotonic() - began) + 1
             # Nobody else has used up anything, and the flood goes on.
-            assert root.ask(CreateStream("of somebody else")).status == 0
+            assert root.answer_to(CreateStream("of somebody else")).status == 0
             wait_for(lambda: made() > found)
         # What was refused would have been answered: all that was answered was carried out.
         assert "user 1 waits for 1 changes of metadata" in broker.output()

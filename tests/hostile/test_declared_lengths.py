@@ -20,7 +20,8 @@ from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
 from tests.hostile.memory import MIB, counted_memory, memory_peak
 from tests.hostile.neighbour import good_neighbour
-from tests.hostile.wire import PING, Answer, Wire, make_topic, send_frame
+from tests.topics import make_topic
+from tests.wire import PING, Answer, Wire, send_frame
 
 CODES: Final = (*sorted(Code), 0, 9999, 2**32 - 1)
 SHORT: Final = (0, 3)  # do not even cover the code
@@ -51,7 +52,7 @@ def empty_payload_status(code: int, logged_in: bool) -> int | None:
 def memory_after_logins(broker: BrokerProcess) -> int:
     """What the workers need once each of them has hashed a password, which takes 19 MiB."""
     for _ in range(8):
-        Wire(broker).log_in().close()
+        Wire(broker).close()
     return counted_memory(broker)
 
 
@@ -62,14 +63,14 @@ def test_every_command_with_every_length(shared_broker: BrokerProcess, logged_in
     before = memory_after_logins(broker)
 
     def connect() -> Wire:
-        wire = Wire(broker)
+        wire = Wire(broker, login=False)
         return wire.log_in() if logged_in else wire
 
     with memory_peak(broker) as peak:
         wire = connect()
         for code in CODES:
             for length in SHORT:
-                wire.send(REQUEST_HEADER.pack(length, code))
+                wire.put(REQUEST_HEADER.pack(length, code))
                 assert wire.answer() == Answer(InvalidCommand.status, b""), (code, length)
                 assert wire.is_in_step(), (code, length)
             if code == Code.LOGOUT_USER:
@@ -88,9 +89,9 @@ def test_every_command_with_every_length(shared_broker: BrokerProcess, logged_in
             every = not logged_in or code in THOROUGH
             for length in ABSURD if every else ABSURD[number % len(ABSURD) :][:1]:
                 with connect() as doomed:
-                    doomed.send(REQUEST_HEADER.pack(length, code))
+                    doomed.put(REQUEST_HEADER.pack(length, code))
                     assert doomed.answer() == Answer(refusal.status, b""), (code, length)
-                    assert doomed.was_closed(), (code, length)
+                    assert doomed.is_closed(), (code, length)
     assert peak() < before + GROWTH_MAX
 
 
@@ -101,13 +102,13 @@ def test_a_refused_length_is_answered_before_its_bytes_come(
 ) -> None:
     """100 MiB before a login: the header is enough. What follows is thrown away, in step."""
     declared = 100 * MIB
-    with Wire(shared_broker) as wire:
-        wire.send(REQUEST_HEADER.pack(declared, code))
+    with Wire(shared_broker, login=False) as wire:
+        wire.put(REQUEST_HEADER.pack(declared, code))
         assert wire.answer() == Answer(Unauthenticated.status, b"")
         chunk = bytes(MIB)
         left = declared - CODE_SIZE
         while left:
-            wire.send(chunk[:left])
+            wire.put(chunk[:left])
             left -= min(left, MIB)
         assert wire.is_in_step()
 
@@ -116,11 +117,11 @@ def test_a_refused_length_is_answered_before_its_bytes_come(
 def test_a_refused_length_is_answered_at_once_after_a_login_too(
     shared_broker: BrokerProcess,
 ) -> None:
-    with Wire(shared_broker) as wire:
+    with Wire(shared_broker, login=False) as wire:
         wire.log_in()
-        wire.send(REQUEST_HEADER.pack(11 * MIB, Code.CREATE_STREAM))
+        wire.put(REQUEST_HEADER.pack(11 * MIB, Code.CREATE_STREAM))
         assert wire.answer() == Answer(InvalidCommand.status, b"")
-        wire.send(bytes(11 * MIB - CODE_SIZE))
+        wire.put(bytes(11 * MIB - CODE_SIZE))
         assert wire.is_in_step()
 
 
@@ -129,12 +130,12 @@ def test_an_answer_to_an_absurd_length_survives_the_bytes_that_follow(
     shared_broker: BrokerProcess,
 ) -> None:
     """A close with unread bytes would be a reset, and the answer may be lost with it."""
-    with Wire(shared_broker) as wire:
-        wire.send(REQUEST_HEADER.pack(2**32 - 1, Code.LOGIN_USER))
+    with Wire(shared_broker, login=False) as wire:
+        wire.put(REQUEST_HEADER.pack(2**32 - 1, Code.LOGIN_USER))
         for _ in range(16):
-            wire.send(bytes(MIB))
+            wire.put(bytes(MIB))
         assert wire.answer() == Answer(Unauthenticated.status, b"")
-        assert wire.was_closed()
+        assert wire.is_closed()
 
 
 @pytest.mark.slow
@@ -144,9 +145,9 @@ def test_a_declared_length_costs_nothing_before_its_bytes_come(
     declared = 127 * MIB
     before = memory_after_logins(shared_broker)
     with good_neighbour(shared_broker), memory_peak(shared_broker) as peak:
-        wire = Wire(shared_broker).log_in()
-        wire.send(REQUEST_HEADER.pack(declared, Code.SEND_MESSAGES) + bytes(1000))
-        with Wire(shared_broker) as beside:
+        wire = Wire(shared_broker)
+        wire.put(REQUEST_HEADER.pack(declared, Code.SEND_MESSAGES) + bytes(1000))
+        with Wire(shared_broker, login=False) as beside:
             assert beside.is_in_step()
         wire.close()
     assert peak() < before + GROWTH_MAX < before + declared
@@ -171,26 +172,26 @@ def test_the_caps_at_their_bounds(new_broker: NewBroker) -> None:
         return send_frame("s", "t", [bytes(size - overhead)])
 
     ok = Answer(0, b"")
-    with Wire(broker) as wire:
-        wire.send(ping_of(before_login))
+    with Wire(broker, login=False) as wire:
+        wire.put(ping_of(before_login))
         assert wire.answer() == ok
         # One byte more is thrown away whole, and the next frame is found where it begins.
-        wire.send(ping_of(before_login + 1) + PING)
+        wire.put(ping_of(before_login + 1) + PING)
         assert wire.answers(2) == [Answer(Unauthenticated.status, b""), ok]
-        wire.send(ping_of(send) + PING)
+        wire.put(ping_of(send) + PING)
         assert wire.answers(2) == [Answer(Unauthenticated.status, b""), ok]
         wire.log_in()
         make_topic(wire, "s", "t")
         # This bound is one of the payload.
-        wire.send(ping_of(control + REQUEST_HEADER.size))
+        wire.put(ping_of(control + REQUEST_HEADER.size))
         assert wire.answer() == ok
-        wire.send(ping_of(control + REQUEST_HEADER.size + 1) + PING)
+        wire.put(ping_of(control + REQUEST_HEADER.size + 1) + PING)
         assert wire.answers(2) == [Answer(InvalidCommand.status, b""), ok]
-        wire.send(send_of(send))
+        wire.put(send_of(send))
         assert wire.answer() == ok
         assert wire.is_in_step()
         # Too much even to throw away.
-        wire.send(REQUEST_HEADER.pack(send - 4 + 1, Code.SEND_MESSAGES))
+        wire.put(REQUEST_HEADER.pack(send - 4 + 1, Code.SEND_MESSAGES))
         assert wire.answer() == Answer(InvalidCommand.status, b"")
-        assert wire.was_closed()
+        assert wire.is_closed()
     assert "fault of ours" not in broker.output()

@@ -25,7 +25,8 @@ from borzoi.protocol.errors import (
 from tests.broker import BrokerProcess
 from tests.hostile.memory import MIB, counted_memory, memory_peak
 from tests.hostile.neighbour import good_neighbour
-from tests.hostile.wire import Wire, make_topic, poll_frame
+from tests.topics import make_topic
+from tests.wire import Wire, poll_frame
 
 MAX: Final = 2**32 - 1
 GROWTH_MAX: Final = 24 * MIB
@@ -157,8 +158,8 @@ def test_promises_that_a_frame_does_not_keep(shared_broker: BrokerProcess) -> No
     with (
         good_neighbour(broker) as neighbour,
         memory_peak(broker) as peak,
-        Wire(broker) as anonymous,
-        Wire(broker) as wire,
+        Wire(broker, login=False) as anonymous,
+        Wire(broker, login=False) as wire,
     ):
         # The passwords of the good client's connections have been hashed, which takes 19 MiB.
         neighbour.check()
@@ -192,7 +193,7 @@ def test_promises_that_a_frame_does_not_keep(shared_broker: BrokerProcess) -> No
 
         # Nothing of all that was appended, and asking for 2^32 - 1 messages gives what there is.
         assert wire.request(Code.SEND_MESSAGES, sent()).status == 0
-        wire.send(poll_frame("s", "t", 0, MAX))
+        wire.put(poll_frame("s", "t", 0, MAX))
         answer = wire.answer()
         assert (answer.status, len(answer.payload)) == (0, 16 + SIZE)
     assert peak() < before + GROWTH_MAX

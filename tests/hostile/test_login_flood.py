@@ -20,7 +20,7 @@ from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.hostile.login_flood import login_flood
 from tests.hostile.neighbour import good_neighbour
-from tests.hostile.wire import Wire, frame_of
+from tests.wire import Wire, frame_of
 
 SMALL_POOL: Final = {"IGGY_SYSTEM_MEMORY_POOL_SIZE": "512MiB"}
 ONE_SHARD: Final = {**SMALL_POOL, "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1"}
@@ -35,8 +35,8 @@ SLOWER_MAX: Final = 20
 def login_s(broker: BrokerProcess, source: str, login: LoginUser = ROOT) -> float:
     """How long a correct login takes, with its connect."""
     began = time.perf_counter()
-    with Wire(broker, source) as wire:
-        assert wire.ask(login).status == 0
+    with Wire(broker, login=False, source=source) as wire:
+        assert wire.answer_to(login).status == 0
     return time.perf_counter() - began
 
 
@@ -83,24 +83,24 @@ def test_hardly_anything_of_a_slowed_address_is_hashed(new_broker: NewBroker) ->
         IGGY_LIMITS_LOGINS_SLOWED_PER_SECOND="1",
     )
     good = LoginUser("good", "password")
-    with Wire(broker, ELSEWHERE) as root:
+    with Wire(broker, login=False, source=ELSEWHERE) as root:
         root.log_in()
-        root.ask(CreateUser("good", "password"))
+        root.answer_to(CreateUser("good", "password"))
         login_s(broker, HERE, good)
-        with Wire(broker, HERE) as guessing:
+        with Wire(broker, login=False, source=HERE) as guessing:
             for number in range(10):
                 wrong = LoginUser(f"name {number}", "wrong")
-                assert guessing.ask(wrong).status == InvalidCredentials.status
+                assert guessing.answer_to(wrong).status == InvalidCredentials.status
             # One more is looked at, and then the next is not, even if it is right.
-            guessing.send(frame_of(LoginUser("one more", "wrong")) + frame_of(ROOT) * 20)
+            guessing.put(frame_of(LoginUser("one more", "wrong")) + frame_of(ROOT) * 20)
             refused = [answer.status for answer in guessing.answers(21)]
             assert refused[1] == InvalidCredentials.status
         # Who was here before is not concerned, nor is anybody who comes from elsewhere.
         login_s(broker, HERE, good)
         login_s(broker, ELSEWHERE)
         # Who is slow gets in after all.
-        with Wire(broker, HERE) as patient:
-            wait_for(lambda: patient.ask(ROOT).status == 0)
+        with Wire(broker, login=False, source=HERE) as patient:
+            wait_for(lambda: patient.answer_to(ROOT).status == 0)
 
 
 @pytest.mark.slow
@@ -114,14 +114,14 @@ def test_a_user_who_changes_passwords_all_the_time_stops_nobody(new_broker: NewB
         """To what it is already; one that was overtaken by another is told so."""
         again = ChangePassword("busy", "password", "password")
         while not ended.is_set():
-            assert wire.ask(again).status in (0, InvalidCredentials.status)
+            assert wire.answer_to(again).status in (0, InvalidCredentials.status)
 
-    with Wire(broker) as root, ExitStack() as opened:
+    with Wire(broker, login=False) as root, ExitStack() as opened:
         root.log_in()
-        root.ask(CreateUser("busy", "password"))
-        wires = [opened.enter_context(Wire(broker)) for _ in range(connections)]
+        root.answer_to(CreateUser("busy", "password"))
+        wires = [opened.enter_context(Wire(broker, login=False)) for _ in range(connections)]
         for wire in wires:
-            assert wire.ask(LoginUser("busy", "password")).status == 0
+            assert wire.answer_to(LoginUser("busy", "password")).status == 0
         threads = [Thread(target=change, args=(wire,)) for wire in wires]
         for thread in threads:
             thread.start()

@@ -23,7 +23,8 @@ from borzoi.storage.layout import DataLayout
 from borzoi.storage.wal import log_start
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
-from tests.integration.wire import TWO_SHARDS, ConnectionClosed, Wire, one_per_shard
+from tests.shard_wires import TWO_SHARDS, one_per_shard
+from tests.wire import Closed, Wire
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +57,7 @@ class Attacker(threading.Thread):
                     wire.ask(CreatePersonalAccessToken(self._name, 0))
                     wire.ask(DeletePersonalAccessToken(self._name))
                     self.changes += 2
-            except (ConnectionClosed, OSError):
+            except Closed:
                 continue
 
 

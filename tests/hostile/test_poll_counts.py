@@ -17,7 +17,8 @@ from borzoi.protocol.generations import encode_command
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy, StrategyKind
 from borzoi.protocol.responses.polled import POLLED_HEADER
 from tests.broker import BrokerProcess
-from tests.hostile.wire import Answer, Wire, make_topic, send_frame
+from tests.topics import make_topic
+from tests.wire import Answer, Wire, send_frame
 
 MESSAGES: Final = 5
 WRITTEN: Final = 0
@@ -46,59 +47,59 @@ def found_in(answer: Answer) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("kind", ConsumerKind)
 def test_every_count_with_every_strategy(shared_broker: BrokerProcess, kind: ConsumerKind) -> None:
-    with Wire(shared_broker) as wire:
+    with Wire(shared_broker, login=False) as wire:
         wire.log_in()
         if kind is ConsumerKind.CONSUMER:
             make_topic(wire, "counts", "t", 2)
-            wire.send(send_frame("counts", "t", [bytes(100)] * MESSAGES))
+            wire.put(send_frame("counts", "t", [bytes(100)] * MESSAGES))
             assert wire.answer().status == 0
         else:
-            assert wire.ask(CreateConsumerGroup("counts", "t", "g")).status == 0
-            assert wire.ask(JoinConsumerGroup("counts", "t", "g")).status == 0
+            assert wire.answer_to(CreateConsumerGroup("counts", "t", "g")).status == 0
+            assert wire.answer_to(JoinConsumerGroup("counts", "t", "g")).status == 0
         consumer = Consumer(kind, 1 if kind is ConsumerKind.CONSUMER else "g")
         for strategy in StrategyKind:
             for auto_commit in (False, True):
                 # The first request names a place, the second goes by what is remembered of it.
                 for count in (1, 1, 0, 0, 2**31, 0, 2**32 - 1, 0):
                     command = poll(consumer, WRITTEN, strategy, count, auto_commit)
-                    found = found_in(wire.ask(command))
+                    found = found_in(wire.answer_to(command))
                     if strategy is StrategyKind.NEXT or count == 0:
                         assert found[:2] == (WRITTEN, MESSAGES - 1), command
                         assert found[2] <= COUNTS[count], command
                     else:
                         assert found == (WRITTEN, MESSAGES - 1, COUNTS[count]), command
                     command = poll(consumer, EMPTY, strategy, count, auto_commit)
-                    assert found_in(wire.ask(command)) == (EMPTY, 0, 0), command
+                    assert found_in(wire.answer_to(command)) == (EMPTY, 0, 0), command
         assert wire.is_in_step()
 
 
 def test_the_first_request_of_a_connection_may_ask_for_nothing(
     shared_broker: BrokerProcess,
 ) -> None:
-    with Wire(shared_broker) as wire:
+    with Wire(shared_broker, login=False) as wire:
         wire.log_in()
         make_topic(wire, "first", "t", 1)
-        wire.send(send_frame("first", "t", [bytes(100)] * MESSAGES))
+        wire.put(send_frame("first", "t", [bytes(100)] * MESSAGES))
         assert wire.answer().status == 0
     for strategy in StrategyKind:
         for auto_commit in (False, True):
-            with Wire(shared_broker) as wire:
+            with Wire(shared_broker, login=False) as wire:
                 wire.log_in()
                 command = PollMessages(
                     Consumer(ConsumerKind.CONSUMER, 7), "first", "t", 0,
                     PollingStrategy(strategy, 0), 0, auto_commit,
                 )  # fmt: skip
-                assert found_in(wire.ask(command)) == (0, MESSAGES - 1, 0)
+                assert found_in(wire.answer_to(command)) == (0, MESSAGES - 1, 0)
                 # Nothing was returned, so nothing was committed.
                 offset = GetConsumerOffset(command.consumer, "first", "t", 0)
-                assert wire.ask(offset) == Answer(0, b"")
+                assert wire.answer_to(offset) == Answer(0, b"")
 
 
 def test_the_rest_of_a_request_for_nothing_is_looked_at(shared_broker: BrokerProcess) -> None:
-    with Wire(shared_broker) as wire:
+    with Wire(shared_broker, login=False) as wire:
         wire.log_in()
         make_topic(wire, "looked", "t", 1)
-        wire.send(send_frame("looked", "t", [bytes(100)] * MESSAGES))
+        wire.put(send_frame("looked", "t", [bytes(100)] * MESSAGES))
         assert wire.answer().status == 0
         for partition, status in ((0, 0), (0, 0), (1, PartitionNotFound.status)):
             for count in (1, 0):

@@ -29,8 +29,9 @@ from tests.hostile.attacks import (
     unfinished_sends,
 )
 from tests.hostile.memory import MIB, counted_memory
-from tests.hostile.wire import Answer, Wire, make_topic, poll_frame, send_frame
 from tests.scraped import Scraped
+from tests.topics import make_topic
+from tests.wire import Answer, Wire, poll_frame, send_frame
 
 VICTIM_TIMEOUT_S: Final = 20.0
 OK: Final = Answer(0, b"")
@@ -41,7 +42,7 @@ KEY: Final = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 @pytest.fixture
 def victim(broker: BrokerProcess) -> Iterator[Wire]:
     """Root, with a topic of its own; it does not wait for long."""
-    with Wire(broker).log_in() as wire:
+    with Wire(broker) as wire:
         make_topic(wire, "root", "t")
         make_topic(wire, "s", "t")
         make_user(wire, "poller", MAY_POLL)
@@ -61,7 +62,7 @@ class TestUnfinishedSends:
     def test_of_a_user_that_may_send(self, broker: BrokerProcess, victim: Wire) -> None:
         with unfinished_sends(broker, "sender", "s", "t", connections=12, size=60 * MIB):
             for size in (1, 10, 60):
-                victim.send(send_frame("root", "t", [bytes(size * MIB)]))
+                victim.put(send_frame("root", "t", [bytes(size * MIB)]))
                 assert victim.answer() == OK, size
         assert "waits for 67108864 bytes of the receive pool" in broker.output()
 
@@ -72,12 +73,12 @@ class TestUnfinishedSends:
         before = counted_memory(broker)
         with unfinished_sends(broker, "poller", "s", "t", connections=8, size=60 * MIB) as begun:
             assert counted_memory(broker) - before < 60 * MIB
-            victim.send(send_frame("root", "t", [bytes(10 * MIB)]))
+            victim.put(send_frame("root", "t", [bytes(10 * MIB)]))
             assert victim.answer() == OK
             # The refused frame is drained to its end, and the connection goes on behind it.
             wire, rest = begun[0]
             wire.socket.settimeout(VICTIM_TIMEOUT_S)
-            wire.send(rest)
+            wire.put(rest)
             assert wire.answer().status == Unauthorized.status
             assert wire.is_in_step()
 
@@ -98,11 +99,11 @@ class TestSlowReaders:
     def test_of_encrypted_messages(self, broker: BrokerProcess, victim: Wire) -> None:
         for stream, batches in (("s", 8), ("root", 1)):
             for _ in range(batches):
-                victim.send(send_frame(stream, "t", [bytes(1000)] * 1000))
+                victim.put(send_frame(stream, "t", [bytes(1000)] * 1000))
                 assert victim.answer() == OK
         with slow_readers(broker, "poller", "s", "t", connections=12, count=8000):
             for count in (100, 1000) * 5:
-                victim.send(poll_frame("root", "t", 0, count))
+                victim.put(poll_frame("root", "t", 0, count))
                 answer = victim.answer()
                 assert answer.status == 0
                 assert len(answer.payload) > count * 1000
@@ -125,17 +126,18 @@ class TestWaitingRequests:
     def test_keep_no_receive_blocks(self, broker: BrokerProcess, victim: Wire) -> None:
         """Polls that wait for memory for copies, each received into another block."""
         for _ in range(24):
-            victim.send(send_frame("s", "t", [bytes(1000)] * 1000))
+            victim.put(send_frame("s", "t", [bytes(1000)] * 1000))
             assert victim.answer() == OK
         refused = send_frame("missing", "t", [bytes(MIB)])
         with ExitStack() as opened:
             wires = [
-                opened.enter_context(Wire(broker)).log_in("poller", PASSWORD) for _ in range(80)
+                opened.enter_context(Wire(broker, login=False)).log_in("poller", PASSWORD)
+                for _ in range(80)
             ]
             before = counted_memory(broker)
             for wire in wires:
-                wire.send(poll_frame("s", "t", 0, 24_000))
-                victim.send(refused)
+                wire.put(poll_frame("s", "t", 0, 24_000))
+                victim.put(refused)
                 assert victim.answer().status == StreamIdNotFound.status
             assert counted_memory(broker) - before < 60 * MIB
 
@@ -152,7 +154,7 @@ class TestInventedConsumers:
         )
 
     def test_lock_nobody_else_out(self, broker: BrokerProcess, victim: Wire) -> None:
-        victim.send(send_frame("s", "t", [b"one"]))
+        victim.put(send_frame("s", "t", [b"one"]))
         assert victim.answer() == OK
         refused = CannotOpenConsumerOffsetsFile.status
         statuses = invent_consumers(broker, "poller", "s", "t", 400)
@@ -164,15 +166,15 @@ class TestInventedConsumers:
         assert broker.stop() == 0
         broker.start()
         assert invent_consumers(broker, "poller", "s", "t", 400)[100:] == [refused] * 300
-        with Wire(broker).log_in() as again:
+        with Wire(broker) as again:
             self.use_offsets(again, 2)
 
     def use_offsets(self, wire: Wire, number: int) -> None:
         """Of a consumer and of a group."""
         consumer = Consumer(ConsumerKind.CONSUMER, number)
-        assert wire.ask(StoreConsumerOffset(consumer, "s", "t", 0, 0)) == OK
+        assert wire.answer_to(StoreConsumerOffset(consumer, "s", "t", 0, 0)) == OK
         name = f"group {number}"
-        assert wire.ask(CreateConsumerGroup("s", "t", name)).status == 0
-        assert wire.ask(JoinConsumerGroup("s", "t", name)) == OK
+        assert wire.answer_to(CreateConsumerGroup("s", "t", name)).status == 0
+        assert wire.answer_to(JoinConsumerGroup("s", "t", name)) == OK
         group = Consumer(ConsumerKind.GROUP, name)
-        assert wire.ask(StoreConsumerOffset(group, "s", "t", 0, 0)) == OK
+        assert wire.answer_to(StoreConsumerOffset(group, "s", "t", 0, 0)) == OK

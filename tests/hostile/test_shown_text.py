@@ -23,7 +23,8 @@ from borzoi.shards.admin.commands import iggy_server
 from borzoi.storage.findings import Findings
 from tests.broker import BrokerProcess
 from tests.client.scripted_server import Answer, scripted_in_a_thread
-from tests.hostile.wire import Wire, make_topic, send_frame
+from tests.topics import make_topic
+from tests.wire import Wire, send_frame
 
 NAMES: Final = ("\x1b]0;owned\x07", "line\nbreak", "\u202egpj.exe", "c1\x9b31m", "sep\u2028x")
 SHOWN: Final = (
@@ -51,12 +52,12 @@ def is_harmless(result: Result) -> bool:
 @pytest.fixture(scope="module")
 def filled_broker(shared_broker: BrokerProcess) -> BrokerProcess:
     """Streams, topics and a user whose names act, and messages whose payloads do."""
-    with Wire(shared_broker).log_in() as wire:
+    with Wire(shared_broker) as wire:
         for name in NAMES:
             make_topic(wire, name, name)
-            wire.send(send_frame(name, name, [PAYLOAD]))
+            wire.put(send_frame(name, name, [PAYLOAD]))
             assert wire.answer().status == 0
-        assert wire.ask(CreateUser(NAMES[0], "secret", UserStatus.ACTIVE, None)).status == 0
+        assert wire.answer_to(CreateUser(NAMES[0], "secret", UserStatus.ACTIVE, None)).status == 0
     return shared_broker
 
 

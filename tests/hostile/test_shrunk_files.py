@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.broker import BrokerProcess
-from tests.hostile.wire import ConnectionEnded, Wire, make_topic, poll_frame, send_frame
+from tests.topics import make_topic
+from tests.wire import Closed, Wire, poll_frame, send_frame
 
 MESSAGES = 1000
 COUNT = 100
@@ -25,21 +26,21 @@ def only(broker: BrokerProcess, pattern: str) -> Path:
 def test_a_log_that_lost_its_end(shared_broker: BrokerProcess) -> None:
     broker = shared_broker
     workers = broker.workers()
-    with Wire(broker) as wire:
+    with Wire(broker, login=False) as wire:
         wire.log_in()
         make_topic(wire, "shrunk", "t")
-        wire.send(send_frame("shrunk", "t", [bytes(1000)] * MESSAGES))
+        wire.put(send_frame("shrunk", "t", [bytes(1000)] * MESSAGES))
         assert wire.answer().status == 0
         for _ in range(3):
-            wire.send(poll_frame("shrunk", "t", MESSAGES - COUNT, COUNT))
+            wire.put(poll_frame("shrunk", "t", MESSAGES - COUNT, COUNT))
             assert len(wire.answer().payload) > COUNT * 1000
         os.truncate(only(broker, "*.log"), 10_000)
-        wire.send(poll_frame("shrunk", "t", MESSAGES - COUNT, COUNT))
-        with pytest.raises(ConnectionEnded):
+        wire.put(poll_frame("shrunk", "t", MESSAGES - COUNT, COUNT))
+        with pytest.raises(Closed):
             wire.answer()
-    with Wire(broker) as wire:
+    with Wire(broker, login=False) as wire:
         wire.log_in()
-        wire.send(poll_frame("shrunk", "t", 0, 5))
+        wire.put(poll_frame("shrunk", "t", 0, 5))
         assert wire.answer().status == 0
         assert wire.is_in_step()
     assert broker.workers() == workers

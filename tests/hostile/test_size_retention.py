@@ -13,7 +13,9 @@ from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.protocol.permissions import GlobalPermissions, Permissions, UserStatus
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
-from tests.integration.wire import ONE_SHARD, Wire, described
+from tests.shard_wires import ONE_SHARD
+from tests.topics import described
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,8 @@ import pytest
 from tests.broker import BrokerProcess
 from tests.hostile.seeds import read_seeds, seed_files
 from tests.hostile.socket_fuzz import run
-from tests.hostile.wire import ConnectionEnded, Wire, make_topic
+from tests.topics import make_topic
+from tests.wire import Closed, Wire
 
 FRAMES: Final = 24_000
 
@@ -23,19 +24,19 @@ def test_mutants_do_no_harm(shared_broker: BrokerProcess) -> None:
 
 def test_what_once_failed(shared_broker: BrokerProcess) -> None:
     workers = shared_broker.workers()
-    with Wire(shared_broker) as good:
+    with Wire(shared_broker, login=False) as good:
         good.log_in()
         make_topic(good, "replay", "t")
         for path in seed_files():
             for logged_in in (False, True):
-                with Wire(shared_broker) as wire:
+                with Wire(shared_broker, login=False) as wire:
                     if logged_in:
                         wire.log_in()
                     try:
                         for kind, mutated in read_seeds(path):
                             if kind == "request":
                                 wire.request(mutated.code, mutated.payload)
-                    except ConnectionEnded:
+                    except Closed:
                         pass  # Closing is a fair answer to what once did worse.
             assert good.is_in_step(), path.name
     assert shared_broker.workers() == workers

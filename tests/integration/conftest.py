@@ -9,7 +9,9 @@ import pytest
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.system import Ping
 from tests.broker import BrokerProcess
-from tests.integration.wire import TWO_SHARDS, Wire, topic_of
+from tests.shard_wires import TWO_SHARDS
+from tests.topics import topic_of
+from tests.wire import Wire
 
 
 @pytest.fixture(scope="package")
@@ -32,9 +34,8 @@ def standing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
 def _no_connection_left() -> Iterator[None]:
     """A test that fails must not leave connections to the next one."""
     yield
-    for connection in Wire.opened:
+    for connection in list(Wire.opened):
         connection.close()
-    Wire.opened.clear()
 
 
 @pytest.fixture(scope="package")
@@ -55,7 +56,8 @@ def wire(standing_broker: BrokerProcess, _kept: list[Wire]) -> Iterator[Wire]:
     connection = _kept.pop() if _kept else Wire(standing_broker)
     yield connection
     assert connection.status(Ping()) == 0
-    Wire.opened = [one for one in Wire.opened if one is not connection]
+    if connection in Wire.opened:
+        Wire.opened.remove(connection)
     _kept.append(connection)
 
 

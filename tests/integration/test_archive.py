@@ -22,9 +22,11 @@ from borzoi.storage.files import Files
 from tests.broker import BrokerProcess, wait_for
 from tests.conformance.official import connected, poll
 from tests.conftest import NewBroker
-from tests.integration.wire import TWO_SHARDS, Wire, described, topic_of
 from tests.s3_server import KEY_SECRET, s3_server
+from tests.shard_wires import TWO_SHARDS
 from tests.shards.unzipping import unzipped
+from tests.topics import described, topic_of
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 

@@ -25,7 +25,9 @@ from tests.broker import SERVE, START_TIMEOUT_S, BrokerProcess, wait_for
 from tests.conftest import NewBroker
 from tests.cpu_time import scheduled
 from tests.integration.launching import environment, run_to_its_end
-from tests.integration.wire import ONE_SHARD, TWO_SHARDS, Wire, topic_of
+from tests.shard_wires import ONE_SHARD, TWO_SHARDS
+from tests.topics import topic_of
+from tests.wire import Wire
 
 IDLE_MEMORY_MAX = 200 * 1000 * 1000
 IDLE_WINDOW_S = 3.0
@@ -126,14 +128,14 @@ def test_it_stops_in_time_although_clients_are_connected(broker: BrokerProcess) 
     silent = Wire(broker, login=False)
     idle = [Wire(broker) for _ in range(4)]
     half = Wire(broker)
-    half.write(encode_request(Code.SEND_MESSAGES, b"x" * 5000)[:1000])
+    half.put(encode_request(Code.SEND_MESSAGES, b"x" * 5000)[:1000])
     workers = list(broker.workers().values())
     assert broker.stop() == 0
     # The supervisor's clock is nearer than ours: it says so, and kills, after four and a half.
     assert "did not stop in time" not in broker.output()
     assert not any(psutil.pid_exists(pid) for pid in workers)
     for wire in (silent, *idle):
-        assert wire.read_answer() == (Disconnected.status, b"")
+        assert wire.answer() == (Disconnected.status, b"")
         assert wire.is_closed()
         wire.close()
     half.close()

@@ -29,7 +29,9 @@ from borzoi.protocol.responses.clients import Transport
 from borzoi.protocol.responses.cluster import NodeRole, NodeStatus
 from borzoi.router.placement import pack_namespace, shard_of
 from tests.broker import BrokerProcess, wait_for
-from tests.integration.wire import ANYBODY, NEXT, Wire, described, one_per_shard, topic_of
+from tests.shard_wires import one_per_shard
+from tests.topics import described, topic_of
+from tests.wire import ANYBODY, NEXT, Wire
 
 PARTITIONS: Final = 8
 CONNECTIONS: Final = 20

@@ -27,7 +27,7 @@ from borzoi.protocol.errors import PartitionNotFound
 from borzoi.protocol.headers import header_field
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
-from tests.integration.wire import TWO_SHARDS
+from tests.shard_wires import TWO_SHARDS
 
 TEST_TIMEOUT_S = 60
 PARTITIONS = 4

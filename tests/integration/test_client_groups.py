@@ -19,7 +19,7 @@ from borzoi.client import (
 )
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
-from tests.integration.wire import TWO_SHARDS
+from tests.shard_wires import TWO_SHARDS
 
 TEST_TIMEOUT_S = 60
 PARTITIONS = 6

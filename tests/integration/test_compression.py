@@ -24,7 +24,9 @@ from borzoi.protocol.message import Message
 from tests.broker import BrokerProcess, wait_for
 from tests.conformance.official import connected
 from tests.conftest import NewBroker
-from tests.integration.wire import NEXT, TWO_SHARDS, Wire, described, one_per_shard
+from tests.shard_wires import TWO_SHARDS, one_per_shard
+from tests.topics import described
+from tests.wire import NEXT, Wire
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,9 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import PurgeTopic
 from borzoi.protocol.message import Message
 from tests.broker import BrokerProcess, wait_for
-from tests.integration.wire import TWO_SHARDS, Wire, described, one_per_shard, topic_of
+from tests.shard_wires import TWO_SHARDS, one_per_shard
+from tests.topics import described, topic_of
+from tests.wire import Wire
 
 WINDOW = 40
 PARTITIONS = 8  # enough for both shards to own some

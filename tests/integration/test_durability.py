@@ -10,16 +10,9 @@ from borzoi.protocol.commands.streams import CreateStream, GetStream
 from borzoi.protocol.commands.system import GetStats
 from borzoi.protocol.identifiers import PollingStrategy, StrategyKind
 from tests.conftest import NewBroker
-from tests.integration.wire import (
-    ANYBODY,
-    NEXT,
-    ONE_SHARD,
-    TWO_SHARDS,
-    Wire,
-    described,
-    one_per_shard,
-    topic_of,
-)
+from tests.shard_wires import ONE_SHARD, TWO_SHARDS, one_per_shard
+from tests.topics import described, topic_of
+from tests.wire import ANYBODY, NEXT, Wire
 
 pytestmark = pytest.mark.slow
 

@@ -46,7 +46,9 @@ from borzoi.protocol.responses.consumers import ConsumerGroupDetails, ConsumerGr
 from borzoi.protocol.responses.polled import PolledMessages
 from borzoi.router.placement import pack_namespace, shard_of
 from tests.broker import BrokerProcess, wait_for
-from tests.integration.wire import NEXT, Wire, one_per_shard, shard_of_wire, topic_of
+from tests.shard_wires import one_per_shard, shard_of_wire
+from tests.topics import topic_of
+from tests.wire import NEXT, Wire
 
 NAME = "readers"
 NOBODY, PASSWORD = "may do nothing", "password"

@@ -11,7 +11,9 @@ from borzoi.protocol.commands.system import GetClient, GetClients, GetMe, GetSta
 from borzoi.protocol.errors import ClientNotFound, StaleClient
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from tests.broker import BrokerProcess, wait_for
-from tests.integration.wire import TWO_SHARDS, Wire, topic_of
+from tests.shard_wires import TWO_SHARDS
+from tests.topics import topic_of
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 

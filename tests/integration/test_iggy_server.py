@@ -20,7 +20,8 @@ from tests.integration.launching import (
     iggy_server,
     run_to_its_end,
 )
-from tests.integration.wire import ONE_SHARD, Wire
+from tests.shard_wires import ONE_SHARD
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 

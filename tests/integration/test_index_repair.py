@@ -10,7 +10,9 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy, StrategyKind
 from tests.broker import BrokerProcess
-from tests.integration.wire import NEXT, TWO_SHARDS, Wire, one_per_shard, topic_of
+from tests.shard_wires import TWO_SHARDS, one_per_shard
+from tests.topics import topic_of
+from tests.wire import NEXT, Wire
 
 pytestmark = pytest.mark.slow
 

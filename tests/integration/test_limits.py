@@ -15,7 +15,8 @@ from borzoi.protocol.message import Message
 from borzoi.protocol.send_messages import encode_send_messages
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
-from tests.integration.wire import Wire, topic_of
+from tests.topics import topic_of
+from tests.wire import Wire
 
 BEFORE_LOGIN_MAX: Final = 8 * 1024
 FRAME_MAX: Final = 100_000
@@ -23,29 +24,29 @@ FRAME_MAX: Final = 100_000
 
 def test_control_payloads(wire: Wire) -> None:
     """Bytes behind a PING are ignored, so a PING can have any size."""
-    assert wire.call(Code.PING, bytes(CONTROL_PAYLOAD_SIZE_MAX)) == (0, b"")
+    assert wire.request(Code.PING, bytes(CONTROL_PAYLOAD_SIZE_MAX)) == (0, b"")
     too_much = bytes(CONTROL_PAYLOAD_SIZE_MAX + 1)
     for code in (Code.PING, Code.GET_STREAM, Code.POLL_MESSAGES, 999):
-        assert wire.call(code, too_much) == (InvalidCommand.status, b"")
+        assert wire.request(code, too_much) == (InvalidCommand.status, b"")
     assert wire.status(Ping()) == 0
 
 
 def test_before_the_login(standing_broker: BrokerProcess) -> None:
     wire = Wire(standing_broker, login=False)
     fits = bytes(BEFORE_LOGIN_MAX - REQUEST_HEADER.size)
-    assert wire.call(Code.PING, fits) == (0, b"")
+    assert wire.request(Code.PING, fits) == (0, b"")
     for code in (Code.PING, Code.LOGIN_USER, Code.SEND_MESSAGES):
-        assert wire.call(code, fits + b"x") == (Unauthenticated.status, b"")
+        assert wire.request(code, fits + b"x") == (Unauthenticated.status, b"")
         # Far above it too: announced, thrown away, answered.
-        assert wire.call(code, bytes(3_000_000)) == (Unauthenticated.status, b"")
+        assert wire.request(code, bytes(3_000_000)) == (Unauthenticated.status, b"")
     wire.ask(LoginUser("iggy", "iggy"))
 
 
 def test_a_length_that_nobody_would_send(standing_broker: BrokerProcess) -> None:
     for login, status in ((False, Unauthenticated.status), (True, InvalidCommand.status)):
         wire = Wire(standing_broker, login=login)
-        wire.write(REQUEST_HEADER.pack(2**32 - 1, Code.SEND_MESSAGES) + bytes(1000))
-        assert wire.read_answer() == (status, b"")
+        wire.put(REQUEST_HEADER.pack(2**32 - 1, Code.SEND_MESSAGES) + bytes(1000))
+        assert wire.answer() == (status, b"")
         assert wire.is_closed()
         wire.close()
 
@@ -63,8 +64,8 @@ def test_frames_of_messages(new_broker: NewBroker) -> None:
     largest = bytes(FRAME_MAX - REQUEST_HEADER.size - empty)
     assert wire.send("s", 0, largest) == 0
     refused = encode_send_messages("s", "s", PartitionId(0), [Message(largest + b"x")])
-    wire.write(encode_request(Code.SEND_MESSAGES, refused))
-    assert wire.read_answer() == (InvalidCommand.status, b"")
+    wire.put(encode_request(Code.SEND_MESSAGES, refused))
+    assert wire.answer() == (InvalidCommand.status, b"")
     # Too much even to throw away, so this connection has ended; the next is fine.
     assert wire.is_closed()
     wire.close()

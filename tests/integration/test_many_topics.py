@@ -7,7 +7,8 @@ from borzoi.protocol.commands.system import GetStats
 from borzoi.protocol.commands.topics import GetTopics
 from tests.conftest import NewBroker
 from tests.cpu_time import scheduled
-from tests.integration.wire import Wire, topic_of
+from tests.topics import topic_of
+from tests.wire import Wire
 
 TOPICS = 3000
 PART = 30

@@ -25,8 +25,10 @@ from borzoi.protocol.responses.stats import Stats
 from tests.broker import BrokerProcess, wait_for
 from tests.conformance.official import connected, poll, send
 from tests.conftest import NewBroker
-from tests.integration.wire import ONE_SHARD, TWO_SHARDS, Wire, topic_of
 from tests.scraped import Scraped, fetch
+from tests.shard_wires import ONE_SHARD, TWO_SHARDS
+from tests.topics import topic_of
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,8 @@ from borzoi.protocol.errors import (
 from borzoi.protocol.identifiers import U64_MAX, Consumer, ConsumerKind
 from borzoi.protocol.responses.consumers import ConsumerOffsetInfo
 from tests.broker import BrokerProcess
-from tests.integration.wire import NEXT, Wire, topic_of
+from tests.topics import topic_of
+from tests.wire import NEXT, Wire
 
 ME = Consumer(ConsumerKind.CONSUMER, 42)
 GROUP = Consumer(ConsumerKind.GROUP, "no such group")

@@ -25,7 +25,8 @@ from borzoi.storage.files import Files
 from borzoi.storage.info import FORMAT
 from borzoi.storage.wal import log_start
 from tests.broker import BrokerProcess
-from tests.integration.wire import TWO_SHARDS, Wire
+from tests.shard_wires import TWO_SHARDS
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,8 @@ from borzoi.protocol.identifiers import (
 )
 from borzoi.protocol.message import Message
 from borzoi.protocol.responses.polled import PolledMessages
-from tests.integration.wire import ANYBODY, FIRST, NEXT, Wire, topic_of
+from tests.topics import topic_of
+from tests.wire import ANYBODY, FIRST, NEXT, Wire
 
 LAST: Final = PollingStrategy(StrategyKind.LAST)
 EVERY_KIND: Final = list(StrategyKind)
@@ -180,8 +181,10 @@ def test_strategies_that_are_none(wire: Wire, filled: str, kind: int) -> None:
     name = b"\x02" + bytes((len(filled),)) + filled.encode()
     head = b"\x01\x01\x04\0\0\0\0" + name + name + b"\x01\0\0\0\0"
     tail = bytes(8) + b"\x01\0\0\0\0"
-    assert wire.call(Code.POLL_MESSAGES, head + bytes((kind,)) + tail)[0] == InvalidCommand.status
-    assert wire.call(Code.POLL_MESSAGES, head + b"\x03" + tail)[0] == 0
+    assert (
+        wire.request(Code.POLL_MESSAGES, head + bytes((kind,)) + tail)[0] == InvalidCommand.status
+    )
+    assert wire.request(Code.POLL_MESSAGES, head + b"\x03" + tail)[0] == 0
 
 
 def test_one_poll_spans_many_batches(wire: Wire, topic: str) -> None:

@@ -31,7 +31,9 @@ from borzoi.protocol.send_messages import encode_send_messages
 from borzoi.router.placement import pack_namespace, shard_of
 from tests.broker import BrokerProcess, wait_for
 from tests.integration.every_command import REQUESTS
-from tests.integration.wire import TWO_SHARDS, Wire, one_per_shard, shard_of_wire, topic_of
+from tests.shard_wires import TWO_SHARDS, one_per_shard, shard_of_wire
+from tests.topics import topic_of
+from tests.wire import Wire
 
 PASSWORD: Final = "password"
 LARGE: Final = bytes(1 << 20)
@@ -90,10 +92,10 @@ def begun_send_status(session: Wire, topic: str) -> int:
     """A batch whose end comes later: it is looked at when its beginning is there."""
     payload = encode_send_messages(topic, topic, PartitionId(0), [Message(bytes(4000))])
     frame = encode_request(Code.SEND_MESSAGES, payload)
-    session.write(frame[:2000])
+    session.put(frame[:2000])
     time.sleep(0.05)  # only so that it comes in two pieces; either way has the same answer
-    session.write(frame[2000:])
-    return session.read_answer()[0]
+    session.put(frame[2000:])
+    return session.answer()[0]
 
 
 def has_moved(broker: BrokerProcess, session: Wire, shard: int) -> bool:
@@ -149,7 +151,7 @@ def test_every_command(standing_broker: BrokerProcess, ann: int, wire: Wire, end
             continue
         session = sessions.get(code, other)
         wanted = OTHERWISE.get(code, Unauthorized.status)
-        assert session.call(code, payload)[0] == wanted, code.name
+        assert session.request(code, payload)[0] == wanted, code.name
         if code in sessions:
             assert session.is_closed()
 

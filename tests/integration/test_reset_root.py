@@ -15,7 +15,8 @@ from tests.broker import SERVE, BrokerProcess
 from tests.conftest import NewBroker
 from tests.integration.launching import environment
 from tests.integration.test_root_at_boot import GENERATED, login
-from tests.integration.wire import ONE_SHARD, Wire
+from tests.shard_wires import ONE_SHARD
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 

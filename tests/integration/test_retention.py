@@ -14,7 +14,9 @@ from borzoi.protocol.errors import PartitionNotFound, StreamIdNotFound, TopicIdN
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy, StrategyKind
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
-from tests.integration.wire import NEXT, TWO_SHARDS, Wire, described, one_per_shard, topic_of
+from tests.shard_wires import TWO_SHARDS, one_per_shard
+from tests.topics import described, topic_of
+from tests.wire import NEXT, Wire
 
 pytestmark = pytest.mark.slow
 

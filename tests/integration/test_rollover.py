@@ -9,7 +9,9 @@ from borzoi.protocol.commands.system import GetStats
 from borzoi.protocol.commands.topics import PurgeTopic
 from borzoi.protocol.identifiers import PollingStrategy, StrategyKind
 from tests.conftest import NewBroker
-from tests.integration.wire import ONE_SHARD, Wire, described, topic_of
+from tests.shard_wires import ONE_SHARD
+from tests.topics import described, topic_of
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,8 @@ from borzoi.protocol.errors import InvalidCredentials
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
 from tests.integration.launching import run_to_its_end
-from tests.integration.wire import ONE_SHARD, Wire
+from tests.shard_wires import ONE_SHARD
+from tests.wire import Wire
 
 GENERATED = re.compile(r"^Generated root user password: ([A-Za-z0-9]{20,39})$", re.MULTILINE)
 

@@ -47,8 +47,8 @@ from borzoi.protocol.errors import (
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.protocol.permissions import Permissions, StreamPermissions, UserStatus
 from tests.broker import BrokerProcess
-from tests.integration.wire import Wire
 from tests.tidy.repository import ROOT
+from tests.wire import Wire
 
 PASSWORD: Final = "password"
 BILLING: Final = Consumer(ConsumerKind.CONSUMER, "billing")

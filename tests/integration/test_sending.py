@@ -35,7 +35,8 @@ from borzoi.protocol.identifiers import Balanced, MessagesKey, PartitionId
 from borzoi.protocol.message import Message, checksum_of, encode_message
 from borzoi.protocol.send_messages import encode_send_messages
 from tests.broker import BrokerProcess
-from tests.integration.wire import Wire, described, topic_of
+from tests.topics import described, topic_of
+from tests.wire import Wire
 
 PAYLOAD_MAX: Final = 64_000_000
 USER_HEADERS_MAX: Final = 100_000
@@ -96,8 +97,8 @@ def test_reserved_bytes_offsets_and_checksums_of_clients_do_not_stay(
     message[56:64] = b"\xff" * 8
     payload = bytearray(encode_send_messages(topic, topic, PartitionId(0), [Message(b"x")]))
     payload[-len(message) :] = message
-    assert wire.call(Code.SEND_MESSAGES, bytes(payload)) == (0, b"")
-    raw = wire.call(
+    assert wire.request(Code.SEND_MESSAGES, bytes(payload)) == (0, b"")
+    raw = wire.request(
         Code.POLL_MESSAGES,
         b"\x01\x01\x04\0\0\0\0"
         + 2 * (b"\x02" + bytes((len(topic),)) + topic.encode())
@@ -171,7 +172,7 @@ def test_places_that_do_not_exist(wire: Wire, topic: str) -> None:
 def test_names_need_not_be_utf8_to_be_missing(wire: Wire, topic: str) -> None:
     payload = encode_send_messages(topic, topic, PartitionId(0), [Message(b"x")])
     broken = payload.replace(topic.encode(), b"\xff" * len(topic), 1)
-    assert wire.call(Code.SEND_MESSAGES, broken)[0] == StreamIdNotFound.status
+    assert wire.request(Code.SEND_MESSAGES, broken)[0] == StreamIdNotFound.status
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_broken_requests(wire: Wire, topic: str, at: int, wrong: bytes, status: 
     payload = bytearray(encode_send_messages(0, 0, PartitionId(0), [Message(b"a"), Message(b"b")]))
     assert payload[22:26] == b"\x02\0\0\0"
     payload[at : at + len(wrong)] = wrong
-    assert wire.call(Code.SEND_MESSAGES, bytes(payload)) == (status, b"")
+    assert wire.request(Code.SEND_MESSAGES, bytes(payload)) == (status, b"")
     assert wire.send(topic, 0, b"in step") == 0
 
 
@@ -216,7 +217,7 @@ def test_a_batch_that_does_not_fit_its_index(
     index = len(payload) - 2 * 74 - 2 * INDEX_ENTRY.size
     INDEX_ENTRY.pack_into(payload, index, 0, first_end, 0)
     INDEX_ENTRY.pack_into(payload, index + INDEX_ENTRY.size, 0, last_end, 0)
-    assert wire.call(Code.SEND_MESSAGES, bytes(payload) + behind) == (status, b"")
+    assert wire.request(Code.SEND_MESSAGES, bytes(payload) + behind) == (status, b"")
     # All of a batch or nothing.
     assert described(wire, topic).topic.messages_count == (0 if status else 2)
 
@@ -227,7 +228,7 @@ def test_the_plain_layout_of_the_public_page(wire: Wire, topic: str) -> None:
     block = b"\x02\x01\0\0\0k\x02\x05\0\0\0value"
     header = struct.pack("<Q16sQQQIIQ", 0, bytes(16), 0, 0, 5, len(block), 4, 0)
     plain = name + name + b"\x02\x04\0\0\0\0" + header + block + b"load"
-    assert wire.call(Code.SEND_MESSAGES, plain) == (0, b"")
+    assert wire.request(Code.SEND_MESSAGES, plain) == (0, b"")
     (message,) = wire.poll(topic).messages
     assert (message.payload, message.user_headers) == (b"load", block)
 
@@ -266,8 +267,8 @@ def test_many_connections_one_partition(standing_broker: BrokerProcess, topic: s
         # All ask before anybody is answered.
         for wire, mine in zip(wires, frames, strict=True):
             length = len(mine[number]) + 4
-            wire.write(struct.pack("<II", length, Code.SEND_MESSAGES) + mine[number])
-        assert all(wire.read_answer() == (0, b"") for wire in wires)
+            wire.put(struct.pack("<II", length, Code.SEND_MESSAGES) + mine[number])
+        assert all(wire.answer() == (0, b"") for wire in wires)
     messages = wires[0].poll(topic).messages
     assert [message.offset for message in messages] == list(range(rounds * len(wires)))
     counted = Counter(message.payload for message in messages)

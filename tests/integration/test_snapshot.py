@@ -17,8 +17,10 @@ from borzoi.protocol.commands.system import (
 )
 from borzoi.protocol.errors import InvalidCommand
 from tests.broker import BrokerProcess
-from tests.integration.wire import TWO_SHARDS, Wire, topic_of
+from tests.shard_wires import TWO_SHARDS
 from tests.shards.unzipping import unzipped
+from tests.topics import topic_of
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 
@@ -93,11 +95,13 @@ def test_compressions(wire: Wire, compression: SnapshotCompression) -> None:
 
 def test_requests_as_they_may_look(wire: Wire) -> None:
     # An empty request asks for everything, deflated.
-    status, archive = wire.call(Code.GET_SNAPSHOT)
+    status, archive = wire.request(Code.GET_SNAPSHOT)
     assert status == 0
     assert len(unzipped(archive)) == 5
     for wrong in ("0101", "00 01 04", "07 01 04", "01 01 07", "01 02 64 04", "01 02 04"):
-        assert wire.call(Code.GET_SNAPSHOT, bytes.fromhex(wrong))[0] == InvalidCommand.status, wrong
+        assert wire.request(Code.GET_SNAPSHOT, bytes.fromhex(wrong))[0] == InvalidCommand.status, (
+            wrong
+        )
     assert wire.status(Ping()) == 0
 
 

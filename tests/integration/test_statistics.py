@@ -17,7 +17,9 @@ from borzoi.protocol.message import Message
 from borzoi.protocol.responses.stats import Stats
 from borzoi.shards.observing.usage import WINDOW_MIN_S
 from tests.broker import BrokerProcess, wait_for
-from tests.integration.wire import NEXT, TWO_SHARDS, Wire, one_per_shard, shard_of_wire, topic_of
+from tests.shard_wires import TWO_SHARDS, one_per_shard, shard_of_wire
+from tests.topics import topic_of
+from tests.wire import NEXT, Wire
 
 pytestmark = pytest.mark.slow
 

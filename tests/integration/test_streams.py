@@ -21,7 +21,8 @@ from borzoi.protocol.errors import (
     StreamNameAlreadyExists,
 )
 from tests.broker import BrokerProcess
-from tests.integration.wire import Wire, described, topic_of
+from tests.topics import described, topic_of
+from tests.wire import Wire
 
 ABSENT = "no such stream"
 
@@ -166,7 +167,7 @@ def test_twice_the_same_name(wire: Wire, stream: str) -> None:
     ],
 )
 def test_names_that_are_none(wire: Wire, payload: bytes, status: int) -> None:
-    assert wire.call(Code.CREATE_STREAM, payload) == (status, b"")
+    assert wire.request(Code.CREATE_STREAM, payload) == (status, b"")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_names_that_are_none(wire: Wire, payload: bytes, status: int) -> None:
     ],
 )
 def test_identifiers_that_are_none(wire: Wire, payload: bytes, status: int) -> None:
-    assert wire.call(Code.GET_STREAM, payload) == (status, b"")
+    assert wire.request(Code.GET_STREAM, payload) == (status, b"")
 
 
 def test_the_longest_name(wire: Wire, stream: str) -> None:

@@ -29,7 +29,8 @@ from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.users import RawToken
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
-from tests.integration.wire import TWO_SHARDS, Wire, one_per_shard
+from tests.shard_wires import TWO_SHARDS, one_per_shard
+from tests.wire import Wire
 
 PASSWORD = "password"
 HOUR_US = 3_600_000_000

@@ -31,7 +31,8 @@ from borzoi.protocol.errors import (
 from borzoi.protocol.generations import encode_command
 from borzoi.protocol.identifiers import U64_MAX
 from tests.broker import BrokerProcess
-from tests.integration.wire import Wire, described, topic_of
+from tests.topics import described, topic_of
+from tests.wire import Wire
 
 GIB = 1024**3
 ABSENT = "no such thing"
@@ -231,7 +232,7 @@ def test_compression_that_nobody_knows(wire: Wire, stream: str, code: int) -> No
     at = len(stream) + 2 + 4
     assert payload[at] == 1
     payload[at] = code
-    assert wire.call(Code.CREATE_TOPIC, bytes(payload)) == (InvalidCommand.status, b"")
+    assert wire.request(Code.CREATE_TOPIC, bytes(payload)) == (InvalidCommand.status, b"")
 
 
 @pytest.mark.slow

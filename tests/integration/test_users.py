@@ -53,7 +53,9 @@ from borzoi.protocol.permissions import (
 )
 from borzoi.protocol.responses.users import UserDetails
 from tests.broker import BrokerProcess
-from tests.integration.wire import FIRST, Wire, one_per_shard, topic_of
+from tests.shard_wires import one_per_shard
+from tests.topics import topic_of
+from tests.wire import FIRST, Wire
 
 PASSWORD = "password"
 MANAGER = Permissions(GlobalPermissions(manage_users=True))
@@ -118,7 +120,7 @@ def test_a_user_from_beginning_to_end(standing_broker: BrokerProcess, wire: Wire
 
 def test_a_password_is_no_ones_but_the_users(ann: int, wire: Wire) -> None:
     """The same password for two users, in two hashes; and what the clients' bytes say of it."""
-    status, answer = wire.call(Code.GET_USER, b"\x02\x03ann")
+    status, answer = wire.request(Code.GET_USER, b"\x02\x03ann")
     assert status == 0
     assert PASSWORD.encode() not in answer
     assert b"argon" not in answer
@@ -162,7 +164,7 @@ def test_changes_that_are_refused(ann: int, wire: Wire) -> None:
         GetUser(99): 0,
     }
     assert {command: wire.status(command) for command in statuses} == statuses
-    assert wire.call(Code.UPDATE_USER, b"\x01\x04\0\0\0\0\x01\0\0")[0] == InvalidFormat.status
+    assert wire.request(Code.UPDATE_USER, b"\x01\x04\0\0\0\0\x01\0\0")[0] == InvalidFormat.status
 
 
 def test_the_root_user_may_be_renamed_and_back(standing_broker: BrokerProcess, wire: Wire) -> None:

@@ -10,7 +10,6 @@ from borzoi.main import main
 from borzoi.protocol.commands import GetTopic
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
-from tests.integration.wire import Wire
 from tests.replay.brokers import GOLDEN
 from tests.replay.written_data import (
     CODECS,
@@ -25,6 +24,7 @@ from tests.replay.written_data import (
     check_messages,
     check_offset,
 )
+from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
 

@@ -31,7 +31,7 @@ from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from borzoi.protocol.message import Message
 from borzoi.protocol.permissions import GlobalPermissions, Permissions, UserStatus
 from tests.broker import BrokerProcess
-from tests.integration.wire import Wire
+from tests.wire import Wire
 
 STREAM, GROUP = "orders", "readers"
 CODECS: Final = {"plain": 1, "gzip": 2, "lz4": 3, "zstd": 4}

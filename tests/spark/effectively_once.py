@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from borzoi.protocol.commands.topics import CreateTopic, GetTopic
 from tests.crash.ledger import sender_of
 from tests.crash.load import STREAM, read_all
-from tests.crash.wire import connect
+from tests.shard_wires import connect
 from tests.spark.strikes import Event, Rounds, run_command
 
 TARGET: Final = "copies"
@@ -69,7 +69,7 @@ class IntoTopic(Rounds[Outcomes]):
     def begin(self) -> None:
         super().begin()
         with connect(self._broker) as wire:
-            wire.call(CreateTopic(STREAM, TARGET_PARTITIONS, 1, 0, 0, 1, TARGET))
+            wire.ask(CreateTopic(STREAM, TARGET_PARTITIONS, 1, 0, 0, 1, TARGET))
 
     def started(self, *, endless: bool) -> StreamingQuery:
         rows = copies_of(self.sent(MESSAGES_PER_BATCH, endless=endless), slowly=endless)
@@ -79,7 +79,7 @@ class IntoTopic(Rounds[Outcomes]):
     def is_at_work(self) -> bool:
         """Rows of the batch have come, and more are on their way."""
         with connect(self._broker) as wire:
-            row_count = wire.call(GetTopic(STREAM, TARGET)).topic.messages_count
+            row_count = wire.ask(GetTopic(STREAM, TARGET)).topic.messages_count
         if self._batch != self._checkpoint.planned:
             self._batch, self._row_count = self._checkpoint.planned, row_count
         return bool(row_count > self._row_count)

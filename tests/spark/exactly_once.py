@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.crash.ledger import judge
 from tests.crash.load import read_all
-from tests.crash.wire import connect
+from tests.shard_wires import connect
 from tests.spark.strikes import Event, Rounds, run_command
 
 ROWS_PER_BATCH: Final = 100

@@ -28,7 +28,8 @@ from borzoi.spark import session
 from tests.broker import BrokerProcess, wait_for
 from tests.crash.ledger import Outcome
 from tests.crash.load import BATCH_SIZES, STREAM, TOPIC, Producer, create_topic
-from tests.crash.wire import Wire, connect
+from tests.shard_wires import connect
+from tests.wire import Wire
 
 ROOT: Final = {"IGGY_ROOT_USERNAME": "iggy", "IGGY_ROOT_PASSWORD": "iggy"}
 CODES: Final = "IGGY_"  # how the texts of our own errors begin

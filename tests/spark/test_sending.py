@@ -4,7 +4,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -12,68 +12,51 @@ import pytest
 from borzoi.client.address import Login, ServerAddress
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import InvalidCommand, InvalidCredentials, Unauthorized
-from borzoi.protocol.framing import REQUEST_HEADER, RESPONSE_HEADER
+from borzoi.protocol.framing import RESPONSE_HEADER
 from borzoi.spark.failures import LoginFailed, NotAllowed, Unreachable
 from borzoi.spark.options import Access
 from borzoi.spark.sending import AHEAD_MAX, Sending
 from borzoi.spark.wire import PIECE_SIZE, close_idle
+from tests import fake_server
+from tests.fake_server import requests
 
 USER_ID = struct.pack("<I", 0)
 Answer = Callable[[int, bytes], int | None]
 
 
-class Server:
+class Sends:
     """Answers with the status that `answer` chooses; where it chooses none, it hangs up.
 
     `answer` gets the number of the send, from 0, and its payload.
     """
 
-    def __init__(self, listener: socket.socket, answer: Answer, login_status: int) -> None:
+    def __init__(self, answer: Answer, login_status: int) -> None:
         self.sends: list[bytes] = []
         self.connections = 0
-        self._listener = listener
         self._answer = answer
         self._login_status = login_status
 
-    def run(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:  # the test is over
-                return
-            self.connections += 1
-            # The client may hang up first, when it has seen enough.
-            with closing(connection), connection.makefile("rb") as stream, suppress(OSError):
-                self._serve(connection, stream.read)
-
-    def _serve(self, connection: socket.socket, read: Callable[[int], bytes]) -> None:
-        while header := read(REQUEST_HEADER.size):
-            size, code = REQUEST_HEADER.unpack(header)
-            payload = read(size - 4)
-            if code != Code.SEND_MESSAGES:
+    def serve(self, connection: socket.socket) -> None:
+        self.connections += 1
+        for request in requests(connection):
+            if request.code != Code.SEND_MESSAGES:
                 answer = RESPONSE_HEADER.pack(self._login_status, len(USER_ID)) + USER_ID
                 connection.sendall(answer)
                 continue
-            self.sends.append(payload)
-            status = self._answer(len(self.sends) - 1, payload)
+            self.sends.append(request.payload)
+            status = self._answer(len(self.sends) - 1, request.payload)
             if status is None:
                 return
             connection.sendall(RESPONSE_HEADER.pack(status, 0))
 
 
 @contextmanager
-def serving(answer: Answer, login_status: int = 0) -> Iterator[tuple[Server, Access]]:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        server = Server(listener, answer, login_status)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        port: int = listener.getsockname()[1]
-        address = ServerAddress("127.0.0.1", port, Login("iggy", "iggy"))
-        yield server, Access(address, None, timeout_s=10, retries=2, retry_interval_s=0.001)
+def serving(answer: Answer, login_status: int = 0) -> Iterator[tuple[Sends, Access]]:
+    sends = Sends(answer, login_status)
+    with fake_server.serving(sends.serve) as server:
+        address = ServerAddress("127.0.0.1", server.port, Login("iggy", "iggy"))
+        yield sends, Access(address, None, timeout_s=10, retries=2, retry_interval_s=0.001)
         close_idle()
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 def send_numbers(access: Access, count: int) -> list[bytes]:

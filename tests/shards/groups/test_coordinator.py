@@ -4,19 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-import pytest
 from msgspec.structs import replace
 
 from borzoi.protocol.errors import ConsumerGroupIdNotFound, ConsumerGroupMemberNotFound
 from borzoi.router.target import Target
-from borzoi.shards.groups import coordinator as module
 from borzoi.shards.groups.assignment import (
     NO_MEMBER,
     Assignment,
     decode_assignments,
     encode_assignments,
 )
-from borzoi.shards.groups.coordinator import EPOCH_BITS, Coordinator
+from borzoi.shards.groups.coordinator import EPOCH_BITS, TRAVEL_TIME_MAX_S, Coordinator
 from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.requests import Assign, Release, Report
 from borzoi.shards.groups.roster import Holding
@@ -104,7 +102,7 @@ class Metadata(StandingMetadata):
 
 
 class World:
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, travel_time_max_s: float) -> None:
         self.shards = Shards()
         self.owners = Owners()
         self.pool = Pool()
@@ -122,6 +120,7 @@ class World:
             Tasks(self.broken.append),
             revocation_timeout_s=timeout_s,
             check_interval_s=CHECK_S,
+            travel_time_max_s=travel_time_max_s,
         )
 
     async def join(self, client_id: int, shard: int) -> int:
@@ -148,9 +147,14 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def run(check: Callable[[World], Awaitable[None]], *, timeout_s: float = 60.0) -> None:
+def run(
+    check: Callable[[World], Awaitable[None]],
+    *,
+    timeout_s: float = 60.0,
+    travel_time_max_s: float = TRAVEL_TIME_MAX_S,
+) -> None:
     async def begin() -> None:
-        world = World(timeout_s)
+        world = World(timeout_s, travel_time_max_s)
         await check(world)
         assert world.broken == []
 
@@ -235,9 +239,7 @@ def test_a_member_on_its_way() -> None:
     run(check)
 
 
-def test_a_member_that_never_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TRAVEL_TIME_MAX_S", 0.0)
-
+def test_a_member_that_never_arrives() -> None:
     async def check(world: World) -> None:
         await world.coordinator.adopt()
         await world.join(10, 0)
@@ -245,7 +247,7 @@ def test_a_member_that_never_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
         world.coordinator.moving(10, 1)
         await until(lambda: world.shares() == [[2, 3, 0, 1]])
 
-    run(check)
+    run(check, travel_time_max_s=0.0)
 
 
 def test_partitions_are_deleted_between_a_join_and_its_questions() -> None:

@@ -168,12 +168,10 @@ def test_refusals_are_answered_at_a_pace(monkeypatch: pytest.MonkeyPatch, is_ful
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(module, "REFUSALS", Pace(10, 5))
-
     async def check(bench: Bench) -> None:
         await bench.invent(20 + LIMITS.slowed_per_second, who())
         bench.hashing.is_full = is_full
-        bench.logins._refusals = Paces[str](module.REFUSALS, 10, bench.clock)
+        bench.logins._refusals = Paces[str](Pace(10, 5), 10, bench.clock)
         monkeypatch.setattr(asyncio, "sleep", sleep)
         for number in range(100):
             with pytest.raises(Disconnected if is_full else InvalidCredentials):

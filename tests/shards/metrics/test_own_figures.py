@@ -14,7 +14,6 @@ from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.doors.http import HttpCounts
 from borzoi.shards.doors.listener import Listener
 from borzoi.shards.identity.clients import Clients
-from borzoi.shards.metrics import own_figures as module
 from borzoi.shards.metrics.own_figures import Sources, Walk, own_figures, resident_memory
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,
@@ -148,13 +147,11 @@ class SixTimes:
         return self._owner.partitions.visible_end(partition)
 
 
-def test_the_loop_gets_its_turn(monkeypatch: pytest.MonkeyPatch, owner: Owner) -> None:
-    # Four steps each: itself, and three sealed segments.
-    monkeypatch.setattr(module, "STEPS_PER_TURN", 8)
-
+def test_the_loop_gets_its_turn(owner: Owner) -> None:
     async def turns() -> int:
         partitions = cast("Partitions", SixTimes(owner))
-        walking = asyncio.ensure_future(Walk(partitions, None, 10).run())
+        # Four steps each: itself, and three sealed segments.
+        walking = asyncio.ensure_future(Walk(partitions, None, 10, steps_per_turn=8).run())
         count = 0
         while not walking.done():
             await asyncio.sleep(0)

@@ -18,7 +18,9 @@ from borzoi.shards.observing.snapshot_parts import (
     PARTS,
     Sources,
     collect,
+    filesystem_overview,
     masked,
+    process_list,
     server_logs,
 )
 from borzoi.shards.observing.snapshots import known_secrets
@@ -69,9 +71,8 @@ def test_logs_oldest_first(sources: Sources) -> None:
     assert server_logs(sources, soon()) == b"oldest\nolder\nnewest\n"
 
 
-def test_of_too_many_logs_the_newest(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_parts, "LOGS_SIZE_MAX", 10)
-    text = server_logs(sources, soon())
+def test_of_too_many_logs_the_newest(sources: Sources) -> None:
+    text = server_logs(sources, soon(), size_max=10)
     assert text == b"... 10 bytes of older lines left out\nnewest\n"
 
 
@@ -130,18 +131,9 @@ def test_programs_see_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch
     assert b"HOME" not in run_command(("env",), soon(), SIZE_MAX)
 
 
-@pytest.mark.parametrize(
-    ("kind", "bound"),
-    [(SnapshotType.FILESYSTEM_OVERVIEW, "FILES_LISTED_MAX"), (SnapshotType.PROCESS_LIST, None)],
-)
-def test_listings_end(
-    sources: Sources, monkeypatch: pytest.MonkeyPatch, kind: SnapshotType, bound: str | None
-) -> None:
-    if bound is not None:
-        monkeypatch.setattr(snapshot_parts, bound, 1)
-        assert b"... and more" in PARTS[kind](sources, soon())
-    monkeypatch.setattr(snapshot_parts, "TASKS_LISTED_MAX", 0)
-    assert b"... and more" in PARTS[kind](sources, soon())
+def test_listings_end(sources: Sources) -> None:
+    assert b"... and more" in filesystem_overview(sources, soon(), listed_max=1)
+    assert b"... and more" in process_list(sources, soon(), listed_max=0)
 
 
 def test_parts_are_cut(sources: Sources) -> None:

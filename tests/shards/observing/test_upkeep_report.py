@@ -3,14 +3,11 @@
 import asyncio
 from typing import Any, cast
 
-import pytest
-
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.placement import pack_namespace
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.lifecycle.blockers import Blocker
 from borzoi.shards.lifecycle.deleting import DeletingStats
-from borzoi.shards.observing import upkeep_report as upkeep
 from borzoi.shards.observing.upkeep_report import (
     BLOCKERS_NAMED_MAX,
     TellUpkeep,
@@ -97,10 +94,9 @@ def gather(peers: Any) -> Gather:
     return Gather(cast("Peers", peers), cast("MemoryPool", Pool()))
 
 
-def test_all_shards_in_their_order_and_none_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "ANSWER_TIME_MAX_S", 0.01)
+def test_all_shards_in_their_order_and_none_is_waited_for() -> None:
     stats = UpkeepStats(9, DeletingStats(1, 1000, {}, {}, 0), None)
-    ours = Upkeep(1, lambda: stats, gather(ThreePeers()))
+    ours = Upkeep(1, lambda: stats, gather(ThreePeers()), answer_time_max_s=0.01)
     assert asyncio.run(ours.report()).decode().splitlines() == [
         "shard 0: counted for 5 s",
         "shard 0: deleted 0 segments with 0 bytes",

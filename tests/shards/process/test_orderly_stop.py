@@ -12,7 +12,6 @@ from borzoi.router.control import ControlLayout, OwnControl, create_control
 from borzoi.router.fds import ChannelFull
 from borzoi.shards.nursery.spawning import WorkerProcess
 from borzoi.shards.orders.spec import BROKEN, CANNOT_BOOT, INCOMPLETE
-from borzoi.shards.process import orderly_stop
 from borzoi.shards.process.orderly_stop import KILLED, NOT_ON_DISK, STOPPED, OrderlyStop
 
 LONG_S = 60.0
@@ -77,10 +76,18 @@ def run(
     *workers: FakeWorker,
     stop_timeout_s: float = LONG_S,
     stalled_after_s: float = LONG_S,
+    starting_timeout_s: float = LONG_S,
+    report_interval_s: float = LONG_S,
     then: Callable[[OrderlyStop], None] | None = None,
 ) -> int:
     async def stop() -> int:
-        orderly = OrderlyStop(workers, stop_timeout_s, stalled_after_s)
+        orderly = OrderlyStop(
+            workers,
+            stop_timeout_s,
+            stalled_after_s,
+            starting_timeout_s=starting_timeout_s,
+            report_interval_s=report_interval_s,
+        )
         running = asyncio.ensure_future(orderly.run())
         while not running.done():
             await asyncio.sleep(0.02)
@@ -135,13 +142,12 @@ def test_a_stop_that_takes_too_long_is_ended(
 
 
 def test_one_that_still_starts_has_acknowledged_nothing(
-    new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    new_worker: NewWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(orderly_stop, "STARTING_TIMEOUT_S", SHORT_S)
     worker = new_worker(turns=10**9)
     worker.own.beat(0)
     worker.beats = False
-    assert run(worker) == STOPPED
+    assert run(worker, starting_timeout_s=SHORT_S) == STOPPED
     assert worker.exit_code == -9
     assert "was still starting" in caplog.text
 
@@ -164,11 +170,8 @@ def test_an_order_that_cannot_be_given(
     assert "does not take the order to stop" in caplog.text
 
 
-def test_what_is_left_is_said(
-    new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_left_is_said(new_worker: NewWorker, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(orderly_stop, "REPORT_INTERVAL_S", 0.01)
-    assert run(new_worker(turns=10), new_worker(turns=2)) == STOPPED
+    assert run(new_worker(turns=10), new_worker(turns=2), report_interval_s=0.01) == STOPPED
     assert "partitions to write" in caplog.text
     assert "shard 1 has stopped" in caplog.text

@@ -8,8 +8,7 @@ import pytest
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open_writer
-from borzoi.shards.upkeep import archived_state
-from borzoi.shards.upkeep.archived_state import archive_state, load_state
+from borzoi.shards.upkeep.archived_state import OPEN_TRIES_MAX, archive_state, load_state
 from borzoi.storage.archive.manifest import state_prefix
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
@@ -53,10 +52,15 @@ def go_on(writer: MetadataWriter, entries: int) -> bool:
     return replaced
 
 
-def archive(layout: DataLayout, published: Callable[[], PublishedLog], into: Path) -> int:
+def archive(
+    layout: DataLayout,
+    published: Callable[[], PublishedLog],
+    into: Path,
+    tries_max: int = OPEN_TRIES_MAX,
+) -> int:
     """Archive, and lay the files out as a restore would."""
     store = MemoryStore()
-    entry = archive_state(store, layout, FILES, published, 1000, lambda: True)
+    entry = archive_state(store, layout, FILES, published, 1000, lambda: True, tries_max=tries_max)
     into.mkdir()
     for stored in store.list(state_prefix(entry)):
         content = b"".join(store.read(stored.key))
@@ -101,12 +105,8 @@ def test_the_log_has_its_new_name_but_is_not_published(
 
 
 def test_files_that_never_fit_are_given_up(
-    layout: DataLayout,
-    writer: MetadataWriter,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    layout: DataLayout, writer: MetadataWriter, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(archived_state, "OPEN_TRIES_MAX", 3)
     asked = []
 
     def published() -> PublishedLog:
@@ -114,5 +114,5 @@ def test_files_that_never_fit_are_given_up(
         return writer.published._replace(first=writer.published.first + 1)
 
     with pytest.raises(OSError, match="whenever it was to be archived"):
-        archive(layout, published, tmp_path / "restored")
+        archive(layout, published, tmp_path / "restored", tries_max=3)
     assert len(asked) == 3

@@ -1,10 +1,7 @@
 """Which segment is compressed next, and who waits for long: values in, values out."""
 
-import pytest
-
 from borzoi.router.placement import pack_namespace
 from borzoi.router.target import Target
-from borzoi.shards.upkeep import compression_backlog
 from borzoi.shards.upkeep.compression_backlog import LAG_S, WARN_AGAIN_S, Backlog, Waiting, place_of
 from borzoi.storage.segment import SealedSegment
 from tests.shards.owner import TARGET
@@ -41,9 +38,8 @@ def test_another_life_of_a_partition_has_nothing_to_do_with_it() -> None:
     assert backlog.next_of(purged, SEGMENTS[1:]) is SECOND
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression_backlog, "PLACES_MAX", 2)
-    backlog = Backlog()
+def test_what_is_remembered_is_bounded() -> None:
+    backlog = Backlog(places_max=2)
     for segment in SEGMENTS:
         backlog.leave_plain(place_of(TARGET, segment))
         backlog.failed(place_of(TARGET, segment))
