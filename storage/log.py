@@ -278,7 +278,7 @@ class PartitionLog:
         except CannotSaveMessagesToSegment:
             staged.dropped(self._end)
             raise
-        self._sync.note_change()
+        self._sync.is_synced = False
         self._end = staged.end
         staged.written()
 
@@ -300,7 +300,7 @@ class PartitionLog:
             raise CannotCreateSegmentLogFile(f"{self.directory}: {error}") from error
         self._has_active_files = True
         self._end = self._end._replace(position=form.start, form=form)
-        self._sync.note_change()
+        self._sync.is_synced = False
 
     @property
     def has_directory(self) -> bool:

@@ -35,16 +35,8 @@ class LogSync:
         self._synced_point: RecoveryPoint | None = None
         self._saved_point: RecoveryPoint | None = None
         self.unsynced = unsynced  # sealed segments
-        self._is_synced = is_synced
-
-    @property
-    def is_synced(self) -> bool:
-        """Whether everything that was written is known to be on the disk."""
-        return self._is_synced
-
-    def note_change(self) -> None:
-        """Notes that something was written since the last plan."""
-        self._is_synced = False
+        # Everything that was written is known to be on the disk; a write sets it to False.
+        self.is_synced = is_synced
 
     def plan(self, birth: int, end: LogEnd, *, has_active_files: bool) -> SyncPlan:
         """Returns what a sync has to do now. For the loop; the plan is run in a thread."""
@@ -87,7 +79,7 @@ class LogSync:
         self._creations_synced = plan.creations
         self._all_names_synced = self._all_names_synced or bool(plan.directories)
         self._synced_point = plan.point
-        self._is_synced = (
+        self.is_synced = (
             (end.segment, end.position) == (plan.point.segment, plan.point.position)
             and not self.unsynced
             and self._directory.creations == plan.creations
