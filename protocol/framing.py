@@ -27,6 +27,12 @@ CONTROL_PAYLOAD_SIZE_MAX: Final = 10 * 1024 * 1024  # of every command but SEND_
 
 NOT_WHOLE: Final = -1
 
+# By names of their own: they run for every request, and each attribute costs a look-up.
+_HEADER_SIZE: Final = REQUEST_HEADER.size
+_unpack_request: Final = REQUEST_HEADER.unpack_from
+_POLLED_SIZE: Final = POLLED_HEADER.size
+_pack_polled: Final = POLL_RESPONSE.pack
+
 
 class Frame(NamedTuple):
     """One whole request, which occupies `total` bytes of the stream."""
@@ -97,9 +103,9 @@ class ClassicFraming:
     def whole(self, view: memoryview, start: int, end: int) -> int:
         """The code of the one frame that fills these bytes exactly, otherwise NOT_WHOLE."""
         size = end - start
-        if size < REQUEST_HEADER.size:
+        if size < _HEADER_SIZE:
             return NOT_WHOLE
-        length, code = REQUEST_HEADER.unpack_from(view, start)
+        length, code = _unpack_request(view, start)
         return code if length == size - LENGTH_SIZE else NOT_WHOLE
 
     def status(self, status: int) -> bytes:
@@ -112,7 +118,7 @@ class ClassicFraming:
 
     def polled(self, partition_id: int, current_offset: int, count: int, size: int) -> bytes:
         """What stands before the messages of a poll, `size` bytes."""
-        return POLL_RESPONSE.pack(0, POLLED_HEADER.size + size, partition_id, current_offset, count)
+        return _pack_polled(0, _POLLED_SIZE + size, partition_id, current_offset, count)
 
 
 def encode_request(code: int, payload: bytes = b"") -> bytes:

@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._receive = receive
         self._framing: Framing = ClassicFraming()
-        self._whole = self._framing.whole
+        self._whole, self._polled = self._framing.whole, self._framing.polled
         # Frames up to here are admitted whatever they are and whoever sends them.
         self._admitted_size = min(
             limits.frame_size_max_before_login,
@@ -208,7 +208,6 @@ class Connection(asyncio.BufferedProtocol):
     def reply(self, reply: Reply) -> None:
         """Answer the request in work and turn to the next."""
         # It runs for every request: what it does is written out here.
-        framing = self._framing
         transport = self.transport
         if type(reply) is Status:
             self._release_request()
@@ -219,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if transport.is_closing():
                 return
-            transport.write(framing.status(reply.status))
+            transport.write(self._framing.status(reply.status))
             if reply.close:
                 transport.close()
                 return
@@ -227,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
             parts: list[bytes | memoryview]
             if type(reply) is Messages:
                 size = reply.size
-                head = framing.polled(
+                head = self._polled(
                     reply.partition_id, reply.current_offset, reply.message_count, size
                 )
                 parts = [head, *reply.views]
@@ -238,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._user_bits = user_bits(self._session.user_id)
                 size = len(payload)
                 # As a view: the pieces it is sent in are no copies then.
-                parts = [framing.success(size), memoryview(payload)]
+                parts = [self._framing.success(size), memoryview(payload)]
             if transport is None or transport.is_closing():
                 self._release_request()
                 return
