@@ -1,7 +1,7 @@
 """Who proposes a change, and whether that one still may, when its turn has come. Pure.
 
 A handler checks a permission on its own shard; by the time shard 0 gets to the command the
-permission may be withdrawn, the user removed, its id given to somebody else, and a name may lead
+permission may be withdrawn, the user removed, its id given to another user, and a name may lead
 to another stream. So shard 0 asks again, on the state that the command is decided on: nothing of
 a user follows in the log after the entry that has taken its right away.
 """

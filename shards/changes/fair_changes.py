@@ -2,7 +2,7 @@
 
 Every shard has one of these before its way to the writer. It lets one change at a time through,
 so that neither the writer nor the ring to it has more than one of each shard in hand: who waits,
-waits here, where it keeps nobody else waiting. The writer takes what the shards bring in the order
+waits here, where it keeps no others waiting. The writer takes what the shards bring in the order
 in which it comes.
 
 A user that makes changes faster than its pace waits and is not refused. The broker's own changes

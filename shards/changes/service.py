@@ -2,7 +2,7 @@
 
 Every shard holds its own copy. `refresh` compares one word of the board with what was applied
 and reads the log up to the published end if it is behind; there is no `await` between that and
-the use of the state, and whoever awaits looks things up again. Changes go to shard 0, which
+the use of the state, and after an `await` things are looked up again. Changes go to shard 0, which
 alone writes; its answer carries the index of the entry, and the asking shard applies up to it
 before it answers its client. So a change is visible everywhere as soon as it is acknowledged.
 """
@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 
 class Proposer(Protocol):
-    """Whoever takes a change to the writer: the writer itself, or the ring to it."""
+    """The way of a change to the writer: the writer itself, or the ring to it."""
 
     async def propose(self, command: Any, author: Author) -> Change:
         """Have a command validated, logged and applied; errors are raised."""

@@ -273,7 +273,7 @@ class RemoteProposer:
         self._pool = pool
 
     async def propose(self, command: Any, author: Author) -> Change:
-        """Ask shard 0. If it dies meanwhile the outcome is unknown and the caller is told so."""
+        """Ask shard 0. If it dies meanwhile the outcome is unknown, and an error says so."""
         code, payload = encode_proposal(command)
         kind = partial(Propose, code, *author)
         index, new_id, _ = await lend(self._peers, self._pool, METADATA_SHARD, kind, payload)

@@ -123,7 +123,7 @@ class Jwt(Table, frozen=True, kw_only=True):
     encoding_secret: Secret = ""
     decoding_secret: Secret = ""
     use_base64_secret: Flag = False
-    # User 0 is root and is refused, so this entry of the 0.8.0 file lets nobody in.
+    # User 0 is root and is refused, so this entry of the 0.8.0 file lets no user in.
     trusted_issuers: tuple[TrustedIssuer, ...] = (
         TrustedIssuer(
             issuer="test-issuer",
@@ -432,8 +432,8 @@ class Cluster(Table, frozen=True, kw_only=True):
 class Metrics(Table, frozen=True, kw_only=True):
     """A listener of its own for metrics (ours).
 
-    names        streams, topics and consumer groups are told with their names, not only by id
-    series_max   rows of one kind in an answer; how many more there are is told as well
+    names        streams, topics and consumer groups are shown with their names, not only by id
+    series_max   rows of one kind in an answer; how many more there are is counted as well
     """
 
     enabled: Flag = False

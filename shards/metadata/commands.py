@@ -26,7 +26,7 @@ class SetPasswordHash:
     """CHANGE_PASSWORD after the current password was checked and the new one hashed.
 
     `checked_hash` is the stored hash the current password was checked against. Hashing takes its
-    time; if somebody else has changed the password meanwhile, the check no longer counts.
+    time; after another change of the password meanwhile the check no longer counts.
     """
 
     user: Identifier
@@ -39,7 +39,7 @@ class CreateToken:
     """CREATE_PERSONAL_ACCESS_TOKEN after the raw token was made and hashed.
 
     `expiry_at` 0 means never. `user_created_at` tells which user of that id has asked: if that one
-    was removed meanwhile, its successor must not get a token that somebody else knows.
+    was removed meanwhile, its successor must not get a token that is known elsewhere.
     """
 
     user_id: int

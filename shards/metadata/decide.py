@@ -1,4 +1,4 @@
-"""From what somebody asks for to what will be logged: decide(state, command).
+"""From the command of a client to the entry of the log: decide(state, command).
 
 Pure: looks at the state, changes nothing, and either raises the BrokerError the client gets or
 returns the stored command with everything resolved. Runs on shard 0, just before the append, on a
@@ -64,7 +64,7 @@ PARTITIONS_PER_COMMAND_MAX: Final = 1000
 TOKEN_NAME_SIZE_MIN: Final = 3
 TOKEN_NAME_SIZE_MAX: Final = 30
 GROUPS_PER_TOPIC_MAX: Final = 65_536
-# The largest u32 means "nobody" where a session tells its user, so that id is never given out.
+# The largest u32 means "no user" in the answers about sessions, so that id is never given out.
 USERS_MAX: Final = U32_MAX
 
 # 0 in a request.
@@ -328,7 +328,7 @@ def _create_token(
     user = state.users.get(command.user_id)
     if user is None or user.created_at != command.user_created_at:
         raise Unauthorized(f"user {command.user_id} was removed meanwhile")
-    # Expired ones go when this entry is applied, so they are in nobody's way.
+    # Expired ones go when this entry is applied, so they are in the way of none.
     names = [token.name for token in user.tokens.values() if not token.expired(timestamp)]
     if command.name in names or command.hash in state.token_owners:
         raise PersonalAccessTokenAlreadyExists(

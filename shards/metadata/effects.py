@@ -48,7 +48,7 @@ class Effects:
     topics_removed: list[TopicRef] = field(default_factory=list)
     streams_removed: list[int] = field(default_factory=list)
     groups_removed: list[GroupRef] = field(default_factory=list)
-    # Another partitions_count, so the groups of the topic must be assigned anew.
+    # Another partitions_count, so the groups of the topic must be assigned again.
     topics_resized: list[TopicRef] = field(default_factory=list)
     # Gone, and made inactive: their sessions end. Ids of users are given out again, too.
     users_removed: list[int] = field(default_factory=list)

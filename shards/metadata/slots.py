@@ -63,7 +63,7 @@ class SlotRanges(msgspec.Struct):
         return self.frontier + count <= slots_max
 
     def take(self, count: int) -> int:
-        """The first slot of a range of `count` slots nobody else has."""
+        """The first slot of a range of `count` slots that were free."""
         found = bisect_left(self.by_size, (count, 0))
         if found == len(self.by_size):
             first = self.frontier

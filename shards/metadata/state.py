@@ -159,7 +159,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct):
-    """Somebody who may log in. Permissions name ids of streams that may or may not exist."""
+    """An account that may log in. Permissions name ids of streams that may or may not exist."""
 
     id: int
     username: str

@@ -37,7 +37,7 @@ from borzoi.storage.wal import (
 )
 
 OPEN_TRIES_MAX: Final = 5
-"""So often a copy is opened anew because the log was replaced between reading its two files."""
+"""So often a copy is opened again because the log was replaced between reading its two files."""
 
 
 class MetadataCopy:
@@ -65,7 +65,7 @@ class MetadataCopy:
         self.state = state
         self.applied_index = end.index
         self.position = end.position
-        # Why a snapshot that is there was not used: for the log of whoever opened this copy.
+        # Why a snapshot that is there was not used: for a line in the broker's log.
         self.snapshot_problem = snapshot_problem
 
     @property
@@ -122,7 +122,7 @@ class MetadataCopy:
 
         Never reads from `end_position` on. Entries without consequences leave nothing in the list.
         """
-        # Less happens too: a copy made from a snapshot is ahead of a board nobody has written yet.
+        # Less happens too: a copy made from a snapshot is ahead of a board that is empty as yet.
         if committed_index <= self.applied_index:
             return []
         if self._fd is None:
@@ -142,7 +142,7 @@ class MetadataCopy:
         return found
 
     def advance(self, entry: WalEntry, next_position: int) -> Effects:
-        """Apply the entry that lies at `position`, for whoever has it at hand already."""
+        """Apply the entry that lies at `position`, for a caller that has it at hand already."""
         assert entry.index == self.applied_index + 1
         effects = apply(self.state, open_entry(entry, self.encryption))
         self.applied_index = entry.index

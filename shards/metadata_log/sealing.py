@@ -2,7 +2,7 @@
 
 An encrypted entry says so in its flags; index, time and user stay in clear and are bound to the
 command, so that it opens nowhere else in the log. The log's checksum is over what is stored, so
-whoever verifies the log needs no key. Old entries stay as they were written: a log may hold both
+verifying the log needs no key. Old entries stay as they were written: a log may hold both
 kinds.
 """
 

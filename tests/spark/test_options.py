@@ -1,4 +1,4 @@
-"""Options: each one is read, and every mistake is told by its name."""
+"""Options: each one is read, and every mistake is named."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether somebody may still do what it has asked for."""
+"""Whether the author of a command may still have it carried out."""
 
 from typing import Any
 

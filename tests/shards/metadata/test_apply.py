@@ -78,7 +78,7 @@ def test_missing_things_are_none_or_their_own_error() -> None:
         topic.group(1)
     assert state.find_user(1) is None
     with pytest.raises(ResourceNotFound):
-        state.user("nobody")
+        state.user("missing")
     assert state.find_token("hash") is None
 
 
@@ -118,7 +118,7 @@ def test_deleting_partitions_takes_the_highest_and_splits_a_run() -> None:
         topics_resized=[TopicRef(0, 0)],
     )
     assert effects.needs_barrier
-    # Made anew they have a new birth, and the freed slots are used again.
+    # Made again they have a new birth, and the freed slots are used again.
     world.run(CreatePartitions(0, 0, 1))
     assert topic.partition(2) == Place(8, 3)
     assert topic.partition(1) == Place(3, 2)
@@ -282,7 +282,7 @@ def test_a_new_stream_inherits_nothing_that_was_granted_for_the_old_one() -> Non
     assert world.state.user("cid").permissions == left
     assert world.state.user("ben").permissions is None
     assert world.state.user(0).permissions == ALL_PERMISSIONS
-    # What is granted anew holds.
+    # What is granted again holds.
     world.run(UpdatePermissions("ann", GRANTED))
     assert world.state.user("ann").permissions == GRANTED
 
@@ -365,7 +365,7 @@ def lines_run(work: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
-    # What the garbage collector calls in between is nobody's cost here.
+    # What the garbage collector calls in between is no cost of it.
     gc.disable()
     sys.settrace(trace)
     try:

@@ -148,7 +148,7 @@ def check_births(
     after: dict[tuple[int, int, int], tuple[int, int]],
     effects: Effects,
 ) -> None:
-    """A partition keeps its birth and its slot, or is told of, or is new with the newest birth."""
+    """A partition keeps its birth and its slot, or is an effect, or has the newest birth."""
     gone = {
         (one.stream_id, one.topic_id, one.run.first_partition + at): one.run.birth
         for one in effects.removed
