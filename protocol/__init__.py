@@ -8,9 +8,10 @@ own: send_messages.py, batch.py, message.py.
 To add a command:
 
 1. Give it a number in codes.py, under the name of the specification.
-2. Declare a frozen dataclass in the file of commands/ that its subject has. Its fields stand in the
-   order of the wire; annotations are kinds (`u32`, `name8`, `partition`) or types of the domain
-   (`Identifier`, `Consumer`, an IntEnum, another such class, `X | None` for a flag and a value).
+2. Declare it as a Request in the file of commands/ that its subject has: a frozen dataclass, or
+   `__slots__ = ()` if it has no fields. Fields stand in the order of the wire. Annotations are
+   kinds (`u32`, `name8`, `partition`) or types of the domain (`Identifier`, `Consumer`, an IntEnum,
+   another such class, `X | None` for a flag and a value).
 3. If it is answered with something new, declare that in responses/ in the same way. Lists say how
    they end: `counted(X)`, `listed(X)`, or `Announced(X, "x_count")` after a field with that count.
 4. Gather both in the `__init__` of their folder.

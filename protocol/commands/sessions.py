@@ -13,14 +13,16 @@ from borzoi.protocol.kinds import name8, text32, trailing, u64
 trailing_text: TypeAlias = Annotated[str, trailing(text32, without="")]
 
 
-@dataclass(frozen=True, slots=True)
 class LogoutUser(Request):
     """End the login, keep the connection."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class GetPersonalAccessTokens(Request):
     """The tokens of this session's user."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ class GetStream(Request):
     stream: Identifier
 
 
-@dataclass(frozen=True, slots=True)
 class GetStreams(Request):
     """All streams."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

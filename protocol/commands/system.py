@@ -48,24 +48,28 @@ snapshot_types: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
 class Ping(Request):
     """I am alive; the only request that counts as a heartbeat."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class GetStats(Request):
     """Numbers about the server process and what it holds."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class GetClusterMetadata(Request):
     """Which nodes there are and who leads."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class GetMe(Request):
     """The session that asks."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,10 @@ class GetClient(Request):
     client_id: u32
 
 
-@dataclass(frozen=True, slots=True)
 class GetClients(Request):
     """All sessions."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

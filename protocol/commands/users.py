@@ -20,9 +20,10 @@ class GetUser(Request):
     user: Identifier
 
 
-@dataclass(frozen=True, slots=True)
 class GetUsers(Request):
     """All users."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

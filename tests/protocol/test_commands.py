@@ -1,5 +1,6 @@
 """Which fault gives which status, and what is tolerated."""
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -7,9 +8,11 @@ import pytest
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import (
     CreateStream,
+    GetMe,
     GetSnapshot,
     GetStream,
     LoginUser,
+    Ping,
     PollMessages,
     SnapshotCompression,
     SnapshotType,
@@ -117,6 +120,15 @@ def test_only_one_means_present(flag: str) -> None:
 @pytest.mark.parametrize("rest", ["", "00000000", "0000000000000000"])
 def test_logins_of_old_clients(rest: str) -> None:
     assert decode(Code.LOGIN_USER, "0161 0162" + rest) == LoginUser("a", "b", "", "")
+
+
+@pytest.mark.parametrize("command", [Ping(), GetStream(1)])
+def test_commands_cannot_be_changed(command: Any) -> None:
+    for name in ("stream", "anything"):
+        with pytest.raises((AttributeError, TypeError)):
+            setattr(command, name, 2)
+    assert repr(command) == repr(type(command)(*(1 for _ in fields(command))))
+    assert command == type(command)(*(1 for _ in fields(command))) != GetMe()
 
 
 def test_secrets_stay_out_of_the_repr() -> None:
