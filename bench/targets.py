@@ -127,6 +127,7 @@ def poll_small(effort: Effort) -> Row:
 
 
 def poll_next(effort: Effort) -> Row:
+    """Measures small polls of the next messages with commits against the bare echo."""
     with Bed(1, directory=effort.directory) as bed:
         return _requests_row(
             effort,

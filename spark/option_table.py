@@ -131,6 +131,7 @@ KAFKAS: Final = {
 def read_options(
     raw: Mapping[str, str], *, streaming: bool, environ: Mapping[str, str] = os.environ
 ) -> ReadOptions:
+    """Returns the options of a read; raises InvalidOption if one is unknown or does not fit."""
     given = _Given(raw, READ)
     if streaming:
         for name in ENDINGS:
@@ -167,6 +168,7 @@ def read_options(
 def write_options(
     raw: Mapping[str, str], *, environ: Mapping[str, str] = os.environ
 ) -> WriteOptions:
+    """Returns the options of a write; raises InvalidOption if one is unknown or does not fit."""
     given = _Given(raw, WRITE)
     stream, topic = _place(given)
     if stream is None:

@@ -22,14 +22,17 @@ def identifier(text: str) -> Identifier:
 
 
 def identifiers(text: str) -> tuple[Identifier, ...]:
+    """Returns the ids or names of a list with commas."""
     return tuple(identifier(part.strip()) for part in text.split(","))
 
 
 def names(text: str) -> tuple[str, ...]:
+    """Returns the names of a list with commas."""
     return tuple(part.strip() for part in text.split(","))
 
 
 def pattern(text: str) -> str:
+    """Returns the text if it is a regular expression; else raises ValueError."""
     try:
         re.compile(text)
     except re.error as error:
@@ -38,6 +41,7 @@ def pattern(text: str) -> str:
 
 
 def assigned(text: str) -> Mapping[str, tuple[int, ...]]:
+    """Returns the partitions of each topic of a JSON object; else raises ValueError."""
     wanted = 'an object such as {"events": [0, 1]} is needed'
     try:
         value: Any = json.loads(text)
@@ -55,18 +59,21 @@ def assigned(text: str) -> Mapping[str, tuple[int, ...]]:
 
 
 def boolean(text: str) -> bool:
+    """Returns the value of true or false; else raises ValueError."""
     if text.lower() not in ("true", "false"):
         raise ValueError("true or false is needed")
     return text.lower() == "true"
 
 
 def count(text: str) -> int:
+    """Returns a whole number from 0 on; else raises ValueError."""
     if not (text.isascii() and text.isdigit()):
         raise ValueError("a whole number is needed")
     return int(text)
 
 
 def positive(text: str) -> int:
+    """Returns a whole number from 1 on; else raises ValueError."""
     number = count(text)
     if number == 0:
         raise ValueError("at least 1 is needed")
@@ -74,6 +81,7 @@ def positive(text: str) -> int:
 
 
 def limit(text: str) -> int | None:
+    """Returns a whole number from 1 on, None for none; else raises ValueError."""
     return None if text.lower() == "none" else positive(text)
 
 
@@ -105,12 +113,14 @@ def duration_us(text: str) -> int:
 
 
 def transport(text: str) -> str:
+    """Returns auto, tcp or segments; else raises ValueError."""
     if text.lower() not in ("auto", "tcp", "segments"):
         raise ValueError("auto, tcp or segments is needed")
     return text.lower()
 
 
 def headers_format(text: str) -> bool:
+    """Returns whether headers are structs; raises ValueError unless it is map or struct."""
     if text.lower() not in ("map", "struct"):
         raise ValueError("map or struct is needed")
     return text.lower() == "struct"

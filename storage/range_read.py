@@ -73,7 +73,7 @@ class RangeRead:
         self._has_key = has_key
 
     def measure(self, wanted: Wanted) -> Extent | None:
-        """What `read` would return, by the index alone; None if it cannot be told without bytes.
+        """Returns what `read` would return, by the index alone; None if that needs the bytes.
 
         For messages that this run has written or verified.
         """

@@ -2,8 +2,7 @@
 
 What stands between a poll and the disk is the kernel's page cache, seen through mapped windows. A
 read whose bytes all lay there is a hit; one for which a thread had to fetch them is a miss. Every
-shard counts for the partitions it has read lately (Readers), also those of other owners. A poll
-with auto-commit is two reads: the owner's, to see what is committed, and that of the sending shard.
+shard counts for the partitions it has read lately (Readers), also those of other owners.
 """
 
 from collections import Counter
