@@ -35,6 +35,7 @@ from borzoi.storage.codecs import Codec
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.encrypted_staging import new_group
 from borzoi.storage.files import Files
+from borzoi.storage.index_check import CheckedIndex, check_index
 from borzoi.storage.layout import (
     compressing_path,
     index_path,
@@ -46,7 +47,8 @@ from borzoi.storage.log_sync import LogSync, SyncPlan
 from borzoi.storage.open_files import OUT_OF_FILES, OpenFiles
 from borzoi.storage.published import Published
 from borzoi.storage.recent_ids import Tail, tail_of
-from borzoi.storage.recovery import CheckedIndex, Recovered, check_index, recover
+from borzoi.storage.recovered import Recovered
+from borzoi.storage.recovery import recover
 from borzoi.storage.segment import Compressed, SealedSegment
 from borzoi.storage.segment_form import PLAIN
 from borzoi.storage.staging import LargeBatch, StagedGroup

@@ -20,7 +20,7 @@ from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.rings.requests import Done
-from borzoi.storage.recovery import CheckedIndex
+from borzoi.storage.index_check import CheckedIndex
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import pytest
 from borzoi.protocol.errors import InvalidMessageChecksum
 from borzoi.storage.birth import read_birth
 from borzoi.storage.files import Files
-from borzoi.storage.recovery import is_sound_index
+from borzoi.storage.index_check import is_sound_index
 from borzoi.storage.scan import CHUNK_SIZE
 from tests.storage.faults import FailingFiles
 from tests.storage.partitions import BIRTH, Partition, overwrite
