@@ -27,6 +27,7 @@ from borzoi.storage.compressed_log import CompressedLog, open_compressed
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings
+from borzoi.storage.index_check import is_sound_index
 from borzoi.storage.layout import (
     COMPRESSED,
     INDEX_SUFFIX,
@@ -35,7 +36,7 @@ from borzoi.storage.layout import (
     log_suffix,
     segment_first_offsets,
 )
-from borzoi.storage.recovery import IN_OUR_PLACE, indexed_count, is_sound_index, lost_log
+from borzoi.storage.recovery import IN_OUR_PLACE, indexed_count, lost_log
 from borzoi.storage.recovery_point import RecoveryPoint
 from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index
 from borzoi.storage.segment import IndexEntry

@@ -17,37 +17,27 @@ which is cut before the next one. write() appends the whole staged group or noth
 """
 
 import os
-from bisect import bisect_left
 from collections.abc import Callable
 from typing import NamedTuple
 
 from borzoi.protocol.errors import (
     CannotCreateSegmentLogFile,
-    CannotDeleteFile,
-    CannotReadMessage,
-    CannotSaveIndexToSegment,
     CannotSaveMessagesToSegment,
     CannotSyncFile,
-    SegmentNotFound,
 )
 from borzoi.storage.clean_stop import CleanPartition
-from borzoi.storage.codecs import Codec
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.encrypted_staging import new_group
 from borzoi.storage.files import Files
-from borzoi.storage.layout import (
-    compressing_path,
-    index_path,
-    log_path,
-    stored_log_path,
-)
 from borzoi.storage.log_directory import LogDirectory
 from borzoi.storage.log_sync import LogSync, SyncPlan
 from borzoi.storage.open_files import OUT_OF_FILES, OpenFiles
 from borzoi.storage.published import Published
 from borzoi.storage.recent_ids import Tail, tail_of
-from borzoi.storage.recovery import CheckedIndex, Recovered, check_index, recover
-from borzoi.storage.segment import Compressed, SealedSegment
+from borzoi.storage.recovered import Recovered
+from borzoi.storage.recovery import recover
+from borzoi.storage.sealed_segments import SealedSegments
+from borzoi.storage.segment import SealedSegment
 from borzoi.storage.segment_form import PLAIN
 from borzoi.storage.staging import LargeBatch, StagedGroup
 
@@ -58,13 +48,6 @@ class LogSettings(NamedTuple):
     """What the config says about logs."""
 
     segment_size_max: int
-
-
-class Retired(NamedTuple):
-    """Where the files of deleted segments lie now, and why not all of them are there."""
-
-    paths: list[str]
-    error: CannotDeleteFile | None
 
 
 class PartitionLog:
@@ -91,18 +74,16 @@ class PartitionLog:
         self._place = LogDirectory(directory, files, open_files, exists=recovery.has_directory)
         self._sync = LogSync(self._place, list(recovery.unsynced), is_synced=recovery.is_synced)
 
-        self._sealed = recovery.sealed
-        self._sealed_size = sum(segment.size_bytes for segment in self._sealed)
         self._end = recovery.end
-        self._trusted_from = recovery.trusted_from
+        self.segments = SealedSegments(
+            self._place, self._sync, recovery, cipher, lambda: self._end, self._ensure_active_files
+        )
         self._staged = new_group(self._end, settings.segment_size_max, random_bytes, cipher)
         # An active segment that is empty and of another form than it will have is made anew.
         self._has_active_files = recovery.has_active_files and self._staged.form == self._end.form
 
         self._must_cut = False
         self._created_in_group: list[int] = []
-        # Compressed files beside plain logs that still count.
-        self._placed: dict[int, list[str]] = {}
 
     @classmethod
     def create(
@@ -152,39 +133,40 @@ class PartitionLog:
     def written(self) -> Published:
         """Everything write() has appended so far."""
         end = self._end
-        sealed = self._sealed
+        segments = self.segments
+        sealed = segments.all
         return Published(
             self.birth,
             sealed[0].first_offset if sealed else end.segment,
             end.next_offset,
             end.segment,
             end.position,
-            self._sealed_size + (end.position if end.form is PLAIN else end.message_bytes),
+            segments.size_bytes + (end.position if end.form is PLAIN else end.message_bytes),
             len(sealed) + 1,
-            self._trusted_from,
+            segments.trusted_from,
         )
 
     @property
     def first_offset(self) -> int:
-        return self._sealed[0].first_offset if self._sealed else self._end.segment
+        return self.segments.first_offset
 
     @property
     def segment_count(self) -> int:
-        return len(self._sealed) + 1
+        return len(self.segments.all) + 1
 
     @property
     def size_bytes(self) -> int:
-        return self._sealed_size + self._end.message_bytes
+        return self.segments.size_bytes + self._end.message_bytes
 
     @property
     def sealed(self) -> tuple[SealedSegment, ...]:
         """The segments retention may look at, oldest first."""
-        return tuple(self._sealed)
+        return tuple(self.segments.all)
 
     @property
     def is_encrypted(self) -> bool:
         """Whether any of its segments is."""
-        forms = [self._end.form, *(segment.form for segment in self._sealed)]
+        forms = [self._end.form, *(segment.form for segment in self.segments.all)]
         return any(form.header is not None for form in forms)
 
     @property
@@ -225,7 +207,7 @@ class PartitionLog:
 
     def tail(self, message_count: int) -> list[Tail]:
         """Where the last so many written messages lie, oldest first."""
-        return tail_of(self._sealed, self._end, message_count)
+        return tail_of(self.segments.all, self._end, message_count)
 
     def clean_partition(self, offsets_digest: int) -> CleanPartition:
         """The row for the record of a clean stop, after the last sync."""
@@ -302,6 +284,10 @@ class PartitionLog:
         self._end = self._end._replace(position=form.start, form=form)
         self._sync.is_synced = False
 
+    def _ensure_active_files(self) -> None:
+        if not self._has_active_files:
+            self.make_files()
+
     @property
     def has_directory(self) -> bool:
         """Whether the next write finds the directory made."""
@@ -342,9 +328,7 @@ class PartitionLog:
         self._has_active_files = True
         for part in parts:
             if part.sealed:
-                self._sealed.append(part.end.sealed())
-                self._sealed_size += part.end.message_bytes
-                self._sync.unsynced.append(part.end.segment)
+                self.segments.add(part.end.sealed())
 
     def _try_to_cut_back(self) -> None:
         try:
@@ -415,160 +399,6 @@ class PartitionLog:
             self._sync.save_recovery_point()
         except OSError as error:
             raise CannotSyncFile(f"{self.directory}: {error}") from error
-
-    # Deleting.
-
-    def without_oldest(self, published: Published, count: int) -> Published:
-        """What there is up to the end of `published` once the `count` oldest segments are gone.
-
-        With 0: what there is now, which is less than it says if segments were deleted since.
-        """
-        if count == 0 and published.first_offset == self.first_offset:
-            return published
-        left = [one for one in self._sealed[count:] if one.first_offset < published.active_segment]
-        active = published.active_segment
-        form = self._end.form
-        if active != self._end.segment:
-            form = next((one.form for one in self._sealed if one.first_offset == active), form)
-        active_bytes = form.message_bytes(published.end_position, published.next_offset - active)
-        return published._replace(
-            first_offset=left[0].first_offset if left else active,
-            size_bytes=sum(one.size_bytes for one in left) + active_bytes,
-            segment_count=len(left) + 1,
-        )
-
-    def deletable(self, published: Published) -> tuple[SealedSegment, ...]:
-        """The segments that may be deleted, oldest first: seen by readers, and synced.
-
-        Synced, because then the names of those behind them are, too: what is deleted last must
-        not be what a power cut brings back alone.
-        """
-        first_unsynced = min(self._sync.unsynced, default=self._end.segment)
-        end = min(first_unsynced, published.active_segment)
-        return tuple(one for one in self._sealed if one.first_offset < end)
-
-    def retire_oldest(self, count: int, trash_dir: str, name: str) -> Retired:
-        """Move the `count` oldest segments, which are deletable, to the trash. Not durable.
-
-        Two renames each, so it waits for nothing; whoever unlinks the files will. Publish
-        `without_oldest` before: readers that look for the files in vain then know why.
-        """
-        moved: list[str] = []
-        try:
-            if not self._has_active_files:
-                # Its name is what tells a later start how far the offsets have got.
-                self.make_files()
-            self._place.files.makedirs(trash_dir)
-            for _ in range(count):
-                oldest = self._sealed[0]
-                logs = [oldest.log_path(self.directory), *self._placed.pop(oldest.first_offset, [])]
-                index = index_path(self.directory, oldest.first_offset)
-                self._place.let_go(oldest.first_offset)
-                # The log goes first: an index alone is known to be a leftover.
-                for path in logs:
-                    moved += self._place.retire_file(path, trash_dir, name)
-                del self._sealed[0]
-                self._sealed_size -= oldest.size_bytes
-                moved += self._place.retire_file(index, trash_dir, name)
-        except (OSError, CannotCreateSegmentLogFile) as error:
-            return Retired(moved, CannotDeleteFile(f"{self.directory}: {error}"))
-        return Retired(moved, None)
-
-    # Compressing. Steps: compressor.py makes a temporary, place_compressed() gives it its name,
-    # a sync of the directory makes that durable, and only then retire_plain() removes the other.
-    # While both are there the plain one counts.
-
-    def compressible(self, published: Published) -> list[SealedSegment]:
-        """The segments that may be compressed, oldest first: seen by readers, synced."""
-        return [
-            one for one in self.deletable(published) if one.compressed is None and one.message_count
-        ]
-
-    def place_compressed(self, first_offset: int, codec: Codec) -> bool:
-        """Give the temporary its name; False if the segment is gone meanwhile. Not durable."""
-        temporary = compressing_path(self.directory, first_offset, codec)
-        if self._sealed_number(first_offset) is None:
-            self._place.files.unlink_if_there(temporary)
-            return False
-        path = stored_log_path(self.directory, first_offset, codec)
-        self._place.files.rename(temporary, path)
-        # More than one: a try before this one failed later on, with another codec.
-        placed = self._placed.setdefault(first_offset, [])
-        if path not in placed:
-            placed.append(path)
-        return True
-
-    def retire_plain(
-        self, first_offset: int, compressed: Compressed, trash_dir: str, name: str
-    ) -> list[str]:
-        """The compressed file counts from now on; where the plain one lies now, to be unlinked.
-
-        The name of the compressed one must be durable. Readers that miss the plain one look again.
-        """
-        number = self._sealed_number(first_offset)
-        if number is None:
-            return []
-        self._place.let_go(first_offset)
-        self._place.files.makedirs(trash_dir)
-        kept = stored_log_path(self.directory, first_offset, compressed.codec)
-        moved: list[str] = []
-        for path in self._placed[first_offset]:
-            if path != kept:
-                moved += self._place.retire_file(path, trash_dir, name)
-        # Last: until then the plain one counts.
-        moved += self._place.retire_file(log_path(self.directory, first_offset), trash_dir, name)
-        self._sealed[number] = self._sealed[number]._replace(compressed=compressed)
-        del self._placed[first_offset]
-        return moved
-
-    def _sealed_number(self, first_offset: int) -> int | None:
-        number = bisect_left(self._sealed, first_offset, key=lambda one: one.first_offset)
-        if number < len(self._sealed) and self._sealed[number].first_offset == first_offset:
-            return number
-        return None
-
-    # Indexes.
-
-    def check_index(self, first_offset: int) -> CheckedIndex:
-        """What the index of a sealed segment should be; for a thread, it reads all of the segment.
-
-        For readers that met a message that does not verify: it may be the index that is wrong.
-        The active segment has to be sealed first: roll().
-        """
-        first_offsets = [segment.first_offset for segment in self.sealed]
-        if first_offset not in first_offsets:
-            raise SegmentNotFound(f"{self.directory} has no sealed segment {first_offset}")
-        following = [*first_offsets, self._end.segment][first_offsets.index(first_offset) + 1]
-        try:
-            return check_index(
-                self.directory,
-                first_offset,
-                following - first_offset,
-                self._place.files,
-                self.sealed[first_offsets.index(first_offset)].codec,
-                self.cipher,
-            )
-        except OSError as error:
-            raise CannotReadMessage(f"{self.directory}: {error}") from error
-
-    def replace_index(self, first_offset: int, entries: bytearray) -> bool:
-        """Put an index in the place of a wrong one; False if its segment is gone meanwhile.
-
-        Beside it and then renamed: readers have the old one mapped. Not durable: it can be made
-        again. Publish `written` afterwards, it makes readers map anew and verify what they read.
-        """
-        number = self._sealed_number(first_offset)
-        if number is None:
-            return False
-        segment = self._sealed[number]
-        path = index_path(self.directory, first_offset)
-        self._place.let_go(first_offset)
-        try:
-            self._place.files.replace(path, entries, durable=False)
-        except OSError as error:
-            raise CannotSaveIndexToSegment(f"{path}: {error}") from error
-        self._trusted_from = max(self._trusted_from, segment.end_offset)
-        return True
 
     def close(self) -> None:
         """Let go of the files. Writes and syncs nothing, and nothing can be written any more."""

@@ -165,7 +165,7 @@ class Deleting:
             else:
                 # Looked at again: meanwhile others have deleted, and consumers have committed.
                 # The oldest may be others by now, which have to be asked about as well.
-                deletable = partition.log.deletable(partition.published)
+                deletable = partition.log.segments.deletable(partition.published)
                 choice = choose(deletable, _committed(partition))
                 chosen = deletable[: choice.segments]
                 count = self.may_go(partition, chosen) if chosen else 0
@@ -173,7 +173,7 @@ class Deleting:
                 self._delete_now(partition, count, missed, ended)
 
         oldest = partition.log.sealed[: choice.segments]
-        synced_count = len(partition.log.deletable(partition.published))
+        synced_count = len(partition.log.segments.deletable(partition.published))
         if synced_count < len(oldest) and synced_count < self.may_go(partition, oldest):
             self._commit.flush(partition, synced, fsync=True)
         else:
@@ -187,13 +187,13 @@ class Deleting:
         oldest = log.sealed[:count]
         end_offset = oldest[-1].end_offset
         before = partition.published
-        self._commit.publish(partition, log.without_oldest(before, count))
+        self._commit.publish(partition, log.segments.without_oldest(before, count))
         name = f"{TRASH_PREFIX}{target.namespace}-{target.birth}"
-        paths, error = log.retire_oldest(count, self._trash_dir, name)
+        paths, error = log.segments.retire_oldest(count, self._trash_dir, name)
         if error is not None:
             LOG.error("partition %s: segments stay: %s", target, error)
             # Those that are still there can still be read.
-            self._commit.publish(partition, log.without_oldest(before, 0))
+            self._commit.publish(partition, log.segments.without_oldest(before, 0))
         gone = oldest[: count - count_up_to(log.sealed, end_offset)]
         size_bytes = sum(one.size_bytes for one in gone)
         self._segments += len(gone)

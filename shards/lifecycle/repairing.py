@@ -20,7 +20,7 @@ from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.rings.requests import Done
-from borzoi.storage.recovery import CheckedIndex
+from borzoi.storage.index_check import CheckedIndex
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Repairing:
 
         def run() -> None:
             try:
-                checked: CheckedIndex | BrokerError = log.check_index(key.segment)
+                checked: CheckedIndex | BrokerError = log.segments.check_index(key.segment)
             except BrokerError as error:
                 checked = error
             self._loop.call_soon_threadsafe(self._finish, partition, key, checked)
@@ -115,7 +115,7 @@ class Repairing:
         status = 0
         if checked.entries is not None:
             try:
-                if partition.log.replace_index(key.segment, checked.entries):
+                if partition.log.segments.replace_index(key.segment, checked.entries):
                     self._commit.publish_trust(partition)
                     if self.on_repaired is not None:
                         self.on_repaired(partition, key.segment)

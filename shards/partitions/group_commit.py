@@ -249,7 +249,7 @@ class GroupCommit:
             self.faults.note(Written.SYNC, error)
         elif partition.alive and self._durability is Durability.FSYNC:
             # Not log.written: that may have grown since this sync began. Or shrunk, at the front.
-            self.publish(partition, partition.log.without_oldest(written, 0))
+            self.publish(partition, partition.log.segments.without_oldest(written, 0))
         for ended in waiters:
             ended(status)
         if not partition.alive:

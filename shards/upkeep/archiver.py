@@ -275,7 +275,7 @@ class Archiver:
             except BrokerError as error:
                 raise OSError(f"it cannot be synced: {error!r}") from error
         end_offset = None if self._every_segment else self._wanted[life]
-        for segment in log.deletable(partition.published):
+        for segment in log.segments.deletable(partition.published):
             if segment.first_offset in archived:
                 continue
             if not partition.alive or (end_offset is not None and segment.end_offset > end_offset):

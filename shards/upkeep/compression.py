@@ -226,7 +226,7 @@ class Compressing:
         wanted = self._codec_of(partition.target)
         if wanted is None or wanted.codec is Codec.NONE:
             return Codec.NONE, []
-        segments = partition.log.compressible(partition.published)
+        segments = partition.log.segments.compressible(partition.published)
         young = (one for one in segments if one.last_timestamp >= wanted.since_us)
         return wanted.codec, self._backlog.wanted(partition.target, young)
 
@@ -304,7 +304,7 @@ class Compressing:
             self._remove_temporary(job)
             return
         try:
-            if not log.place_compressed(first, job.codec):
+            if not log.segments.place_compressed(first, job.codec):
                 self._end()
                 return
         except OSError as error:
@@ -334,7 +334,7 @@ class Compressing:
         compressed = Compressed(job.codec, size)
         name = f"{TRASH_PREFIX}{target.namespace}-{target.birth}"
         try:
-            paths = partition.log.retire_plain(first, compressed, self._trash_dir, name)
+            paths = partition.log.segments.retire_plain(first, compressed, self._trash_dir, name)
         except OSError as error:
             self._put_off(job, error)
             return

@@ -91,9 +91,9 @@ class Partition:
         """Delete as the owner does: synced before, published before, unlinked after."""
         self.log.sync()
         before = self.log.written
-        count = min(count, len(self.log.deletable(before)))
-        expected = self.log.without_oldest(before, count)
-        paths, error = self.log.retire_oldest(count, self.trash, f"{self.birth}-0")
+        count = min(count, len(self.log.segments.deletable(before)))
+        expected = self.log.segments.without_oldest(before, count)
+        paths, error = self.log.segments.retire_oldest(count, self.trash, f"{self.birth}-0")
         assert error is None
         assert self.log.written == expected
         for path in paths:
@@ -103,7 +103,7 @@ class Partition:
     def compress(self, codec: Codec, *, block_size: int = 200, only: int | None = None) -> int:
         """Compress all that can be, as the owner does, whether it is worth it or not."""
         self.log.sync()
-        segments = self.log.compressible(self.log.written)
+        segments = self.log.segments.compressible(self.log.written)
         if only is not None:
             segments = [one for one in segments if one.first_offset == only]
         for segment in segments:
@@ -112,19 +112,21 @@ class Partition:
                 self.directory, segment, codec, self.files, lambda: False,
                 cipher=self.cipher, block_size=block_size, saved_min=-100,
             )  # fmt: skip
-            assert self.log.place_compressed(first_offset, codec)
+            assert self.log.segments.place_compressed(first_offset, codec)
             self.files.fsync_directory(self.directory)
             compressed = Compressed(codec, size)
-            for path in self.log.retire_plain(first_offset, compressed, self.trash, "plain-7-0"):
+            for path in self.log.segments.retire_plain(
+                first_offset, compressed, self.trash, "plain-7-0"
+            ):
                 self.files.unlink(path)
             self.files.fsync_directory(self.directory)
         return len(segments)
 
     def repair_index(self, first_offset: int) -> list[str]:
         """As the owner does it when a reader has complained."""
-        entries, report = self.log.check_index(first_offset)
+        entries, report = self.log.segments.check_index(first_offset)
         if entries is not None:
-            assert self.log.replace_index(first_offset, entries)
+            assert self.log.segments.replace_index(first_offset, entries)
         return report
 
     def reopen(
@@ -192,7 +194,7 @@ class Partition:
             assert isinstance(found, Doubt)
             if not isinstance(found.error, CannotReadMessage):
                 raise found.error
-            assert self.log.check_index(found.segment).entries is None
+            assert self.log.segments.check_index(found.segment).entries is None
             self.reader.accept(found.segment)
 
     def path(self, name: str) -> Path:

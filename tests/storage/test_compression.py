@@ -147,7 +147,7 @@ def test_a_run_ends_before_a_damaged_block_and_goes_on_behind_it(tmp_path: Path)
         assert found.segment == 0
         assert partition.read(4, 12) == PAYLOADS[4:]
         # The index is right, as its checksum says, although two messages cannot be seen.
-        entries, lines = partition.log.check_index(0)
+        entries, lines = partition.log.segments.check_index(0)
         assert entries is None
         assert any("offsets 2 to 3" in line for line in lines)
 
@@ -172,7 +172,7 @@ def test_what_does_not_verify_is_not_compressed(tmp_path: Path) -> None:
     partition.append(*PAYLOADS)
     partition.log.roll()
     partition.log.sync()
-    [segment] = partition.log.compressible(partition.log.written)
+    [segment] = partition.log.segments.compressible(partition.log.written)
 
     def compress(is_stopped: bool = False) -> int:
         return compress_segment(
@@ -199,7 +199,7 @@ def test_what_hardly_shrinks_stays_plain(tmp_path: Path) -> None:
     partition.append(*(random.Random(number).randbytes(100_000) for number in range(3)))
     partition.log.roll()
     partition.log.sync()
-    small, noise = partition.log.compressible(partition.log.written)
+    small, noise = partition.log.segments.compressible(partition.log.written)
     assert compress_segment(partition.directory, small, Codec.ZSTD, Files(), lambda: False) < 1000
     with pytest.raises(NotCompressed, match="would still be"):
         compress_segment(partition.directory, noise, Codec.ZSTD, Files(), lambda: False)
@@ -332,7 +332,7 @@ def test_any_number_of_segments_may_be_swapped_during_one_read(tmp_path: Path) -
     for payload in PAYLOADS:
         partition.append(payload)
     partition.log.sync()
-    assert len(partition.log.compressible(partition.log.written)) > TRIES_MAX
+    assert len(partition.log.segments.compressible(partition.log.written)) > TRIES_MAX
     swapped: list[str] = []
 
     class Swapping(Files):

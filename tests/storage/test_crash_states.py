@@ -71,7 +71,7 @@ class Run:
     def delete(self, count: int) -> None:
         """The segments must be synced."""
         log = self.partition.log
-        after = log.without_oldest(log.written, count)
+        after = log.segments.without_oldest(log.written, count)
         self.promise(first=after.first_offset)
         self.partition.delete_oldest(count)
 

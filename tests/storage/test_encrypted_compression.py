@@ -197,7 +197,7 @@ def test_a_message_that_does_not_open_is_not_compressed(tmp_path: Path) -> None:
     partition.append(*PAYLOADS)
     partition.log.roll()
     partition.log.sync()
-    (segment,) = partition.log.compressible(partition.log.written)
+    (segment,) = partition.log.segments.compressible(partition.log.written)
     for cipher in (None, partition_cipher(OTHER_KEY)):
         with pytest.raises(NotCompressed):
             compress_segment(

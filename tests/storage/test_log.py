@@ -209,10 +209,10 @@ def test_what_is_not_synced_or_not_published_is_not_deleted(tmp_path: Path) -> N
     partition.append(b"x")
     partition.append(b"x")
     assert [one.first_offset for one in partition.log.sealed] == [0, 2, 4]
-    assert partition.log.deletable(partition.log.written) == ()
+    assert partition.log.segments.deletable(partition.log.written) == ()
     partition.log.sync()
-    assert partition.log.deletable(before) == partition.log.sealed[:2]
-    assert partition.log.deletable(partition.log.written) == partition.log.sealed
+    assert partition.log.segments.deletable(before) == partition.log.sealed[:2]
+    assert partition.log.segments.deletable(partition.log.written) == partition.log.sealed
 
 
 def test_the_oldest_segments_go_first_and_never_the_active_one(tmp_path: Path) -> None:

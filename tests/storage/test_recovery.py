@@ -8,7 +8,7 @@ import pytest
 from borzoi.protocol.errors import InvalidMessageChecksum
 from borzoi.storage.birth import read_birth
 from borzoi.storage.files import Files
-from borzoi.storage.recovery import is_sound_index
+from borzoi.storage.index_check import is_sound_index
 from borzoi.storage.scan import CHUNK_SIZE
 from tests.storage.faults import FailingFiles
 from tests.storage.partitions import BIRTH, Partition, overwrite
@@ -422,7 +422,7 @@ def test_what_the_board_says_is_deleted_is_not_served_again(tmp_path: Path) -> N
     for number in range(7):
         partition.append(b"%d" % number)
     partition.log.sync()
-    board = partition.log.without_oldest(partition.log.written, 2)
+    board = partition.log.segments.without_oldest(partition.log.written, 2)
     assert partition.reopen(board=board) == []
     assert partition.log.written[:7] == board[:7]
     assert partition.sizes(".log").keys() == partition.sizes(".index").keys() == {4, 6}

@@ -112,14 +112,14 @@ def test_a_deletion_in_the_middle_leaves_no_index_behind(owner: Owner) -> None:
     spoil(owner, 0)
     statuses = check(owner, 0)
     # What the thread finds is of the old time.
-    checked = owner.partition.log.check_index(0)
+    checked = owner.partition.log.segments.check_index(0)
     assert checked.entries is not None
     deleted = Statuses()
     owner.deleting.delete_count(TARGET, 1, deleted.done)
     run_disk(owner)
     assert deleted == [0]
     assert len(statuses) == 1
-    assert not owner.partition.log.replace_index(0, checked.entries)
+    assert not owner.partition.log.segments.replace_index(0, checked.entries)
     assert not index(owner, 0).exists()
 
 

@@ -260,7 +260,7 @@ def test_a_segment_that_is_deleted_meanwhile_is_passed_over(owner: Owner) -> Non
         send(owner, number)
     owner.succeed()
     waiting = begin(owner, 30, 1)
-    owner.partition.log.retire_oldest(1, owner.layout.trash, "deleted")
+    owner.partition.log.segments.retire_oldest(1, owner.layout.trash, "deleted")
     finish(owner)
     assert waiting == [0]
     numbers = [int(payload) for payload in visible_from(owner, 1)]
