@@ -62,7 +62,9 @@ class ReplyReader(asyncio.BufferedProtocol):
         assert self._transport is not None, "asked before the connection was made"
         assert self._waiting is None, "one request at a time"
         self._waiting = self._loop.create_future()
-        self._transport.writelines(parts)
+        # An empty part stays in asyncio's buffer for ever from Python 3.12 on: the loop spins, and
+        # the transport does not end when the server closes.
+        self._transport.writelines([part for part in parts if part])
         return self._waiting
 
     def end(self, error: Exception) -> None:

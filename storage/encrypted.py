@@ -34,7 +34,8 @@ A message that is moved, changed, swapped or cut does not open. What this cannot
 whole segment was put back to an older state, or replaced by a plain one, as plain segments are
 read too.
 
-Cost: some 2 us for each message and 0.3 us for each KB, in Python, on the loop (bench: README).
+Cost: some 2 us for each message and 0.3 us for each KB, in Python, on the loop
+(docs/BENCHMARKS.md).
 The library holds the interpreter's lock, so threads would not make it faster; large reads are
 decrypted by a thread only so that the loop keeps turning.
 """

@@ -22,7 +22,9 @@ class FakeTransport:
         self.is_aborted = False
 
     def writelines(self, parts: Iterable[bytes]) -> None:
-        self.written.append(b"".join(parts))
+        pieces = list(parts)
+        assert all(pieces), "asyncio of Python 3.12 keeps an empty part for ever"
+        self.written.append(b"".join(pieces))
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -53,6 +55,14 @@ def in_loop(test: Callable[[Wire], Any]) -> None:
         test(Wire())
 
     asyncio.run(body())
+
+
+def test_a_request_without_a_payload_has_no_empty_part() -> None:
+    def test(wire: Wire) -> None:
+        wire.reader.ask([b"header", b""])
+        assert wire.transport.written == [b"header"]
+
+    in_loop(test)
 
 
 ANSWERS = st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=30)), max_size=4)

@@ -24,7 +24,7 @@ compiled = pytest.importorskip("borzoi.protocol._seen_ids")
 SEED = 0x1234_5678_9ABC_DEF0
 SIZE_MAX = 16 * 1024
 ENTRY_SIZE_MAX = 40
-"""What README says a remembered id costs at most, compiled."""
+"""What docs/DURABILITY.md says a remembered id costs at most, compiled."""
 
 BATCH_FENCE, OTHER_FENCE, ENTRIES_FENCE = Fence(SIZE_MAX), Fence(SIZE_MAX), Fence(SIZE_MAX)
 
