@@ -5,12 +5,14 @@ stopped by process id.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -160,6 +162,23 @@ class BrokerProcess:
     def output(self) -> str:
         """Everything the broker has said so far."""
         return self._output.read_text() if self._output.exists() else ""
+
+
+@contextmanager
+def standing(data: Path, settings: Mapping[str, str] | None = None) -> Iterator[BrokerProcess]:
+    """A broker that several tests share; at the end it must be as healthy as at the beginning."""
+    broker = BrokerProcess(data, settings)
+    broker.start()
+    workers = broker.workers()
+    try:
+        yield broker
+        assert broker.workers() == workers, broker.output()
+        assert broker.stop() == 0
+        assert "fault of ours" not in broker.output(), broker.output()
+    finally:
+        broker.close()
+    # Large messages were sent, and pytest keeps the directories of several runs.
+    shutil.rmtree(broker.data)
 
 
 def wait_for(condition: Callable[[], Found], timeout_s: float = 60.0) -> Found:

@@ -1,11 +1,10 @@
 """Brokers that several tests of one file share: a start takes most of a second."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.broker import BrokerProcess
+from tests.broker import BrokerProcess, standing
 
 
 @pytest.fixture(scope="module")
@@ -14,14 +13,6 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPr
 
     At the end it must still be the broker that was started, and must not have blamed itself.
     """
-    directory: Path = tmp_path_factory.mktemp("hostile")
-    broker = BrokerProcess(directory / "data", {"IGGY_SYSTEM_MEMORY_POOL_SIZE": "512MiB"})
-    broker.start()
-    workers = broker.workers()
-    try:
+    settings = {"IGGY_SYSTEM_MEMORY_POOL_SIZE": "512MiB"}
+    with standing(tmp_path_factory.mktemp("hostile") / "data", settings) as broker:
         yield broker
-        assert broker.workers() == workers, broker.output()
-        assert "fault of ours" not in broker.output(), broker.output()
-        assert broker.stop() == 0
-    finally:
-        broker.close()

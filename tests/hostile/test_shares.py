@@ -6,7 +6,7 @@ longer (the deadlines of the broker are). So a broker that lets the victim wait 
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Final
+from typing import ClassVar, Final
 
 import pytest
 
@@ -30,13 +30,23 @@ from tests.hostile.attacks import (
 )
 from tests.hostile.memory import MIB, counted_memory
 from tests.scraped import Scraped
+from tests.shard_wires import ONE_SHARD
 from tests.topics import make_topic
 from tests.wire import Answer, Wire, poll_frame, send_frame
 
 VICTIM_TIMEOUT_S: Final = 20.0
 OK: Final = Answer(0, b"")
-ONE_SHARD: Final = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1"}
-KEY: Final = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+ENCRYPTED: Final = {
+    **ONE_SHARD,
+    "IGGY_SYSTEM_ENCRYPTION_ENABLED": "true",
+    "IGGY_SYSTEM_ENCRYPTION_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+}
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest, new_broker: NewBroker) -> BrokerProcess:
+    """A broker with the settings of the class."""
+    return new_broker(**request.cls.SETTINGS)
 
 
 @pytest.fixture
@@ -54,9 +64,7 @@ def victim(broker: BrokerProcess) -> Iterator[Wire]:
 class TestUnfinishedSends:
     """The receive pool: 512 MiB, of which every shard has its part."""
 
-    @pytest.fixture
-    def broker(self, new_broker: NewBroker) -> BrokerProcess:
-        return new_broker(IGGY_SYSTEM_MEMORY_POOL_SIZE="512MiB", **ONE_SHARD)
+    SETTINGS: ClassVar = {**ONE_SHARD, "IGGY_SYSTEM_MEMORY_POOL_SIZE": "512MiB"}
 
     @pytest.mark.slow
     def test_of_a_user_that_may_send(self, broker: BrokerProcess, victim: Wire) -> None:
@@ -86,14 +94,7 @@ class TestUnfinishedSends:
 class TestSlowReaders:
     """Copies of decrypted messages: 8 MiB, of which one poll gets a quarter."""
 
-    @pytest.fixture
-    def broker(self, new_broker: NewBroker) -> BrokerProcess:
-        return new_broker(
-            IGGY_SYSTEM_ENCRYPTION_ENABLED="true",
-            IGGY_SYSTEM_ENCRYPTION_KEY=KEY,
-            IGGY_LIMITS_COPIED_SIZE_MAX="8MiB",
-            **ONE_SHARD,
-        )
+    SETTINGS: ClassVar = {**ENCRYPTED, "IGGY_LIMITS_COPIED_SIZE_MAX": "8MiB"}
 
     @pytest.mark.slow
     def test_of_encrypted_messages(self, broker: BrokerProcess, victim: Wire) -> None:
@@ -113,14 +114,7 @@ class TestSlowReaders:
 class TestWaitingRequests:
     """Requests that wait keep nothing of the receive pool but batches."""
 
-    @pytest.fixture
-    def broker(self, new_broker: NewBroker) -> BrokerProcess:
-        return new_broker(
-            IGGY_SYSTEM_ENCRYPTION_ENABLED="true",
-            IGGY_SYSTEM_ENCRYPTION_KEY=KEY,
-            IGGY_LIMITS_COPIED_SIZE_MAX="32MiB",
-            **ONE_SHARD,
-        )
+    SETTINGS: ClassVar = {**ENCRYPTED, "IGGY_LIMITS_COPIED_SIZE_MAX": "32MiB"}
 
     @pytest.mark.slow
     def test_keep_no_receive_blocks(self, broker: BrokerProcess, victim: Wire) -> None:
@@ -145,13 +139,11 @@ class TestWaitingRequests:
 class TestInventedConsumers:
     """Stored offsets: 200 of a partition."""
 
-    @pytest.fixture
-    def broker(self, new_broker: NewBroker) -> BrokerProcess:
-        return new_broker(
-            IGGY_LIMITS_CONSUMERS_PER_PARTITION_MAX="200",
-            IGGY_METRICS_ENABLED="true",
-            IGGY_METRICS_ADDRESS="127.0.0.1:0",
-        )
+    SETTINGS: ClassVar = {
+        "IGGY_LIMITS_CONSUMERS_PER_PARTITION_MAX": "200",
+        "IGGY_METRICS_ENABLED": "true",
+        "IGGY_METRICS_ADDRESS": "127.0.0.1:0",
+    }
 
     def test_lock_nobody_else_out(self, broker: BrokerProcess, victim: Wire) -> None:
         victim.put(send_frame("s", "t", [b"one"]))

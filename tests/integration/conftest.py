@@ -1,14 +1,13 @@
 """One broker for all tests of this folder that neither stop nor configure it."""
 
 import re
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.system import Ping
-from tests.broker import BrokerProcess
+from tests.broker import BrokerProcess, standing
 from tests.shard_wires import TWO_SHARDS
 from tests.topics import topic_of
 from tests.wire import Wire
@@ -16,18 +15,9 @@ from tests.wire import Wire
 
 @pytest.fixture(scope="package")
 def standing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with two shards; at the end it must be as healthy as at the beginning."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("integration") / "data", TWO_SHARDS)
-    broker.start()
-    workers = broker.workers()
-    yield broker
-    survivors = broker.workers()
-    code = broker.stop()
-    assert survivors == workers, broker.output()
-    assert code == 0
-    assert "fault of ours" not in broker.output()
-    # Large messages were sent, and pytest keeps the directories of several runs.
-    shutil.rmtree(broker.data)
+    """A broker with two shards."""
+    with standing(tmp_path_factory.mktemp("integration") / "data", TWO_SHARDS) as broker:
+        yield broker
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What may differ between a recorded answer and a replayed one: eleven masks, by field position.
+"""What may differ between a recorded answer and a replayed one: twelve masks, by field position.
 
 A field that is renamed must be renamed the same way in every answer: a stream keeps its time of
 creation, a message its id, a client its number. Only a field that is put aside is not compared.
@@ -36,6 +36,7 @@ CHECKSUM: Final = Mask("covers time and id; verified on both sides instead", ren
 PROCESS: Final = Mask("pid, CPU, memory, times, bytes, threads of the process", renamed=False)
 MACHINE: Final = Mask("host name, kernel, memory and disk of the machine", renamed=False)
 VERSION: Final = Mask("the version of the broker", renamed=False)
+READS: Final = Mask("reads of files: a poll that commits read twice then, once now", renamed=False)
 LENGTH: Final = Mask("the length of a text that is masked", renamed=False)
 SNAPSHOT: Final = Mask("a ZIP file about this process; its file names are compared", renamed=False)
 
@@ -120,7 +121,8 @@ def _stats(answer: Answer) -> None:
     answer.text(4, VERSION)
     answer.take(4, VERSION)
     for _ in range(answer.number(4)):
-        answer.take(32)  # a cache metric
+        answer.take(3 * 4)  # the partition of a cache metric
+        answer.take(8 + 8 + 4, READS)  # hits, misses, hit_ratio
     answer.take(4, PROCESS)  # threads_count
     answer.take(8 + 8, MACHINE)  # free_disk_space, total_disk_space
 

@@ -9,6 +9,8 @@ its old place.
 
 import os
 import random
+import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,6 +158,40 @@ class Disk:
 
     def materialise(self, state: State, target: Path) -> None:
         _materialise(self.top, state, target)
+
+
+class Crash(NamedTuple):
+    """One state of the disk after one of the calls, laid out under `target`."""
+
+    number: int
+    state: str
+    target: Path
+
+
+def after_every_crash(
+    root: Path, calls: Sequence[Call], begin: int, look: Callable[[Crash], None]
+) -> Counter[str]:
+    """Look at everything that may be left after each call from `begin` on; how often by state.
+
+    The states lie beside `root`, and each is gone when it was looked at.
+    """
+    disk = Disk(str(root))
+    looked: Counter[str] = Counter()
+    for number, call in enumerate(calls, 1):
+        disk.apply(call)
+        if number < begin:
+            continue
+        for state in disk.survivors(number):
+            target = root.parent / f"{number}-{state.name}"
+            disk.materialise(state, target)
+            try:
+                look(Crash(number, state.name, target))
+            except Exception as error:
+                error.add_note(f"crash after call {number} ({call}), {state.name}")
+                raise
+            shutil.rmtree(target)
+            looked[state.name] += 1
+    return looked
 
 
 def _materialise(directory: Directory, state: State, target: Path) -> None:

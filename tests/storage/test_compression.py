@@ -21,7 +21,7 @@ from borzoi.storage.outcome import Doubt, Packed, Slices
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.reader import TRIES_MAX, PartitionReader
 from borzoi.storage.segment import Compressed
-from tests.storage.crash_states import Disk
+from tests.storage.crash_states import Crash, after_every_crash
 from tests.storage.faults import ERRORS, FailingFiles
 from tests.storage.partitions import ALL, NOW_US, Partition, overwrite, payloads_in
 from tests.storage.test_crash_states import Run, check
@@ -365,29 +365,21 @@ def test_every_moment_of_a_compression_can_be_recovered(tmp_path: Path) -> None:
     compressed_at = len(run.files.calls)
     run.delete(1)
     run.append(1)
-    disk = Disk(str(tmp_path / "run"))
     kinds: Counter[str] = Counter()
-    for number, call in enumerate(run.files.calls, 1):
-        disk.apply(call)
-        if number < begun_at:
-            continue
-        for state in disk.survivors(number):
-            target = tmp_path / f"{number}-{state.name}"
-            disk.materialise(state, target)
-            try:
-                check(run, target, run.promised_at(number), killed=state.name == "killed")
-                kinds[found_kind(target)] += 1
-                again = Partition(target, segment_size_max=150)
-                again.reopen()
-                # What was not finished is done now, and nothing of the first try is left.
-                again.compress(Codec.ZSTD)
-                assert found_kind(target) in ("compressed", "one segment")
-                assert not list(target.rglob("*.tmp"))
-                again.open_files.close()
-            except Exception as error:
-                error.add_note(f"crash after call {number} ({call}), {state.name}")
-                raise
-            shutil.rmtree(target)
+
+    def look(crash: Crash) -> None:
+        target = crash.target
+        check(run, target, run.promised_at(crash.number), killed=crash.state == "killed")
+        kinds[found_kind(target)] += 1
+        again = Partition(target, segment_size_max=150)
+        again.reopen()
+        # What was not finished is done now, and nothing of the first try is left.
+        again.compress(Codec.ZSTD)
+        assert found_kind(target) in ("compressed", "one segment")
+        assert not list(target.rglob("*.tmp"))
+        again.open_files.close()
+
+    after_every_crash(tmp_path / "run", run.files.calls, begun_at, look)
     assert compressed_at > begun_at
     assert set(kinds) >= {"plain", "mixed", "compressed"}
 

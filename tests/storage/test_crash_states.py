@@ -10,7 +10,7 @@ import pytest
 from borzoi.protocol.errors import InvalidMessageChecksum
 from borzoi.storage.birth import read_birth
 from borzoi.storage.files import Files
-from tests.storage.crash_states import Disk, RecordingFiles
+from tests.storage.crash_states import Crash, Disk, RecordingFiles, after_every_crash
 from tests.storage.partitions import BIRTH, Partition, begin_anew, retire
 
 
@@ -168,22 +168,12 @@ def test_every_moment_of_a_deletion_can_be_recovered(tmp_path: Path) -> None:
     run.delete(sealed - 1)
     written = run.partition.log.written
     assert written.first_offset == written.next_offset == 10
-    disk = Disk(str(tmp_path / "run"))
-    firsts: Counter[str] = Counter()
-    for number, call in enumerate(run.files.calls, 1):
-        disk.apply(call)
-        if number < begun_at:
-            continue
-        for state in disk.survivors(number):
-            target = tmp_path / f"{number}-{state.name}"
-            disk.materialise(state, target)
-            try:
-                check(run, target, run.promised_at(number), killed=state.name == "killed")
-            except Exception as error:
-                error.add_note(f"crash after call {number} ({call}), {state.name}")
-                raise
-            firsts[state.name] += 1
-            shutil.rmtree(target)
+
+    def look(crash: Crash) -> None:
+        promised = run.promised_at(crash.number)
+        check(run, crash.target, promised, killed=crash.state == "killed")
+
+    firsts = after_every_crash(tmp_path / "run", run.files.calls, begun_at, look)
     assert min(firsts.values()) == len(run.files.calls) - begun_at + 1
 
 

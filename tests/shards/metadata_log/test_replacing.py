@@ -2,7 +2,6 @@
 
 import errno
 import random
-import shutil
 import tempfile
 from collections.abc import Callable
 from itertools import count
@@ -24,7 +23,7 @@ from borzoi.storage.wal import LogEnd, PublishedLog, WalDamaged, WalFailed, log_
 from tests.shards.metadata.commands import SETTINGS
 from tests.shards.metadata_log.test_copies import Directory, run
 from tests.shards.metadata_log.test_shortening import flip, more, snapshot, state_of
-from tests.storage.crash_states import Disk, RecordingFiles
+from tests.storage.crash_states import Crash, RecordingFiles, after_every_crash
 from tests.storage.faults import FailingFiles
 
 
@@ -314,27 +313,13 @@ def test_every_moment_of_a_running_log_can_be_recovered(tmp_path: Path) -> None:
     total = writer.end.index
     writer.close()
 
-    disk = Disk(str(root))
-    states = 0
-    for number, call in enumerate(files.calls, 1):
-        disk.apply(call)
-        if number < begin:
-            continue
-        at_least = [index for calls, index in promised if calls <= number][-1]
-        for state in disk.survivors(random.Random(number).randrange(1 << 30)):
-            target = tmp_path / f"{number}-{state.name}"
-            disk.materialise(state, target)
-            try:
-                again = Directory(target)
-                shorten_log(again.log, again.snapshot, again.files)
-                found = state_of(again)
-                assert at_least <= len(found.streams) <= total
-            except Exception as error:
-                error.add_note(f"crash after call {number} ({call}), {state.name}")
-                raise
-            shutil.rmtree(target)
-            states += 1
-    assert states > 300
+    def look(crash: Crash) -> None:
+        at_least = [index for calls, index in promised if calls <= crash.number][-1]
+        again = Directory(crash.target)
+        shorten_log(again.log, again.snapshot, again.files)
+        assert at_least <= len(state_of(again).streams) <= total
+
+    assert after_every_crash(root, files.calls, begin, look).total() > 300
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,8 +1,6 @@
 """The log is shortened behind a snapshot: nothing is lost by it, whatever happens meanwhile."""
 
 import errno
-import random
-import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -17,7 +15,7 @@ from borzoi.shards.metadata_log.writer import MetadataWriter
 from borzoi.storage.files import Files
 from borzoi.storage.wal import WalDamaged, log_start
 from tests.shards.metadata_log.test_copies import Directory, run
-from tests.storage.crash_states import Disk, RecordingFiles
+from tests.storage.crash_states import Crash, RecordingFiles, after_every_crash
 from tests.storage.faults import FailingFiles
 
 
@@ -216,24 +214,11 @@ def test_every_moment_of_snapshots_and_a_cut_can_be_recovered(tmp_path: Path) ->
     expected = state_of(directory)
     assert len(expected.streams) == 16
 
-    disk = Disk(str(root))
-    states = 0
-    for number, call in enumerate(files.calls, 1):
-        disk.apply(call)
-        if number < begin:
-            continue
-        at_least = [index for calls, index in promised if calls <= number][-1]
-        for state in disk.survivors(random.Random(number).randrange(1 << 30)):
-            target = tmp_path / f"{number}-{state.name}"
-            disk.materialise(state, target)
-            try:
-                found = state_of(Directory(target))
-                assert at_least <= len(found.streams) <= 16
-                shorten(Directory(target))
-                assert state_of(Directory(target)) == found
-            except Exception as error:
-                error.add_note(f"crash after call {number} ({call}), {state.name}")
-                raise
-            shutil.rmtree(target)
-            states += 1
-    assert states > 100
+    def look(crash: Crash) -> None:
+        at_least = [index for calls, index in promised if calls <= crash.number][-1]
+        found = state_of(Directory(crash.target))
+        assert at_least <= len(found.streams) <= 16
+        shorten(Directory(crash.target))
+        assert state_of(Directory(crash.target)) == found
+
+    assert after_every_crash(root, files.calls, begin, look).total() > 100
