@@ -21,11 +21,11 @@ from borzoi.protocol.commands.streams import DeleteStream
 from borzoi.protocol.commands.topics import DeleteTopic
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.identifiers import Identifier
-from borzoi.shards.config.schema import System
 from borzoi.shards.directory.lock import empty_data_directory, lock_data_directory
 from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata.state import ROOT_USER_ID, State
 from borzoi.shards.metadata_log.writer import open_writer
+from borzoi.shards.settings.schema import System
 from borzoi.shards.upkeep.archived_state import load_state, metadata_files, open_key
 from borzoi.storage.archive.catalogue import (
     archived_lives,

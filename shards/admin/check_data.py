@@ -10,11 +10,11 @@ from pathlib import Path
 
 from borzoi.router.placement import pack_namespace
 from borzoi.shards.admin.check_metadata import CheckedMetadata, check_metadata
-from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.directory.lock import lock_data_directory
 from borzoi.shards.directory.used_layout import layout_of
 from borzoi.shards.identity.root_account import ROOT_PASSWORD_FILE
 from borzoi.shards.metadata_log.snapshot import previous_path
+from borzoi.shards.settings.errors import ConfigError
 from borzoi.storage.check_partition import check_partition
 from borzoi.storage.check_segments import check_leftover, removed
 from borzoi.storage.clean_stop import CleanPartition, CleanStop, is_record

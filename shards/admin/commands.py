@@ -143,8 +143,8 @@ def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: st
     from borzoi.shards.admin.check_data import check_data
     from borzoi.shards.admin.check_report import as_json, exit_code, text_lines
     from borzoi.shards.config import ConfigError
-    from borzoi.shards.config.schema import Encryption
     from borzoi.shards.directory.key import configured_key
+    from borzoi.shards.settings.schema import Encryption
     from borzoi.storage.files import Files
 
     given = os.environ.get("IGGY_SYSTEM_ENCRYPTION_KEY", "")

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from borzoi.protocol.commands.users import UpdateUser
 from borzoi.protocol.permissions import UserStatus
-from borzoi.shards.config.errors import ConfigError
-from borzoi.shards.config.schema import Config
 from borzoi.shards.directory.key import open_encryption
 from borzoi.shards.directory.lock import lock_data_directory
 from borzoi.shards.identity.credentials import PASSWORD_LENGTH
@@ -22,6 +20,8 @@ from borzoi.shards.metadata.commands import SetPasswordHash
 from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
 from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata_log.writer import MetadataWriter, open_writer
+from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.schema import Config
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import KeyRefused
 from borzoi.storage.files import Files

@@ -1,15 +1,15 @@
-"""The broker's configuration: schema, sources, rules and rendering.
+"""Where settings come from: a file, the environment, the rules between them, and their rendering.
 
-A Config is read once by the supervisor and never changes; workers get the same values as JSON. No
-other room is used here. Read schema.py (every setting) and kinds.py (what a value may be), then
-loading.py, which puts documents.py, environment.py and rules.py together.
+A Config is read once by the supervisor and never changes; workers get the same values as JSON.
+Which settings there are stands in the room `settings`. Read loading.py, which puts documents.py,
+environment.py and rules.py together.
 """
 
 from borzoi.shards.config.documents import render_toml
 from borzoi.shards.config.environment import displays_config
-from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.config.loading import Loaded, check_file, load_config
-from borzoi.shards.config.schema import Config, from_json, to_json
+from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.schema import Config, from_json, to_json
 
 __all__ = [
     "Config",

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from borzoi.shards.config.errors import nearest
-from borzoi.shards.config.kinds import Kind, TomlValue
-from borzoi.shards.config.schema import Config, Table
 from borzoi.shards.config.tree import Leaf, Path, SubTable, key_text, nodes_of
+from borzoi.shards.settings.errors import nearest
+from borzoi.shards.settings.kinds import Kind, TomlValue
+from borzoi.shards.settings.schema import Config, Table
 
 Settings = dict[str, Any]
 AnyTable = TypeVar("AnyTable", bound=Table)

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from borzoi.shards.config.documents import Findings, Settings, complaint
-from borzoi.shards.config.errors import nearest
 from borzoi.shards.config.tree import ENV_INDEXES, Path, environment_names
+from borzoi.shards.settings.errors import nearest
 
 PREFIX: Final = "IGGY_"
 

@@ -18,10 +18,10 @@ import msgspec
 
 from borzoi.shards.config.documents import Findings, build_config, read_document
 from borzoi.shards.config.environment import apply_environment, parse_dotenv
-from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.config.not_yet import without_effect
 from borzoi.shards.config.rules import broken_rules
-from borzoi.shards.config.schema import Config
+from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.schema import Config
 
 CONFIG_PATH: Final = "IGGY_CONFIG_PATH"
 ENV_PATH: Final = "IGGY_ENV_PATH"

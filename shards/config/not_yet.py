@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from borzoi.shards.config.documents import MASK
-from borzoi.shards.config.schema import Config
 from borzoi.shards.config.tree import Leaf, key_text, values_of
+from borzoi.shards.settings.schema import Config
 
 NOT_YET: Final[dict[str, str]] = {
     "http": "the HTTP API is not served yet (metrics have a listener of their own: [metrics])",

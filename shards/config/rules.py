@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from borzoi.protocol.batch import ENTRIES_MAX
 from borzoi.quantities import GIB, MIB, SECOND, format_duration, format_size
-from borzoi.shards.config.addresses import parse_address
-from borzoi.shards.config.cpu_allocation import KEY as CPU_KEY
-from borzoi.shards.config.cpu_allocation import CpuCount, CpuRange, parse_cpu_allocation
-from borzoi.shards.config.errors import ConfigError
-from borzoi.shards.config.kinds import SERVER_DEFAULT
-from borzoi.shards.config.schema import Config, Limits, archives
+from borzoi.shards.settings.addresses import parse_address
+from borzoi.shards.settings.cpu_allocation import KEY as CPU_KEY
+from borzoi.shards.settings.cpu_allocation import CpuCount, CpuRange, parse_cpu_allocation
+from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.kinds import SERVER_DEFAULT
+from borzoi.shards.settings.schema import Config, Limits, archives
 
 POOL_SIZE_MIN: Final = 512 * MIB
 POOL_SIZE_STEP: Final = 4096

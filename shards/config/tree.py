@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_
 
 import msgspec
 
-from borzoi.shards.config.kinds import Kind
-from borzoi.shards.config.schema import Config, Table
+from borzoi.shards.settings.kinds import Kind
+from borzoi.shards.settings.schema import Config, Table
 
 # Elements of an array of tables have their index in the environment name, one digit.
 ENV_INDEXES: Final = range(10)

@@ -2,7 +2,7 @@
 
 import os
 
-from borzoi.shards.config.schema import Config
+from borzoi.shards.settings.schema import Config
 
 
 def archive_directory(config: Config) -> str:

@@ -12,10 +12,10 @@ import os
 import stat
 from typing import Final
 
-from borzoi.shards.config.errors import ConfigError
-from borzoi.shards.config.schema import Encryption as EncryptionConfig
-from borzoi.shards.config.schema import System
 from borzoi.shards.metadata_log.sealing import CannotOpenEntry, open_entry
+from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.schema import Encryption as EncryptionConfig
+from borzoi.shards.settings.schema import System
 from borzoi.storage.compressed_log import segment_forms
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import (

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from borzoi.shards.config.errors import ConfigError
+from borzoi.shards.settings.errors import ConfigError
 
 # Workers of a broker that was killed need a moment to die.
 LOCK_TIMEOUT_S: Final = 2.0

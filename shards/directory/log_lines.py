@@ -25,8 +25,8 @@ from typing import Final
 import msgspec
 
 from borzoi.quantities import seconds
-from borzoi.shards.config.schema import Logging
 from borzoi.shards.directory.log_file import LogFile, Rotation
+from borzoi.shards.settings.schema import Logging
 from borzoi.visible import visible, visible_json
 
 LEVEL_VARIABLE: Final = "RUST_LOG"

@@ -15,9 +15,6 @@ from typing import Final, NamedTuple
 
 from borzoi import __version__
 from borzoi.shards.config import Config
-from borzoi.shards.config.addresses import is_loopback
-from borzoi.shards.config.errors import ConfigError
-from borzoi.shards.config.schema import archives
 from borzoi.shards.directory.archive_place import archive_directory, lies_within_data
 from borzoi.shards.directory.key import open_encryption
 from borzoi.shards.directory.lock import empty_data_directory, lock_data_directory
@@ -25,6 +22,9 @@ from borzoi.shards.directory.log_lines import set_up_logging
 from borzoi.shards.directory.serve_options import ServeOptions
 from borzoi.shards.identity.root_account import RootAccount, decide_root, store_root_password
 from borzoi.shards.metadata_log.shortening import shorten_log
+from borzoi.shards.settings.addresses import is_loopback
+from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.schema import archives
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import KeyRefused

@@ -1,6 +1,6 @@
 """Transports: bytes in, bytes out, no meaning.
 
-Owns sockets, receive memory, deadlines and the places that connections take. A door cuts frames
+Owns sockets and receive memory. A door cuts frames
 and knows not what they ask for: serving does, and ends each request with a reply, a value that
 the door writes in the form of its clients. Read listener.py, then tcp.py (one frame at a time,
 replies), intake.py (any other bytes), reading.py, refused_frames.py and large_answer.py; http.py

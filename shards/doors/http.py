@@ -32,9 +32,9 @@ from borzoi.protocol.http_head import (
     response_head,
 )
 from borzoi.protocol.openmetrics import CONTENT_TYPE
-from borzoi.shards.config.schema import TcpSocket
 from borzoi.shards.doors.listener import bound_address, open_socket
 from borzoi.shards.loop.tasks import Tasks
+from borzoi.shards.settings.schema import TcpSocket
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from borzoi.protocol.send_target import HEAD_SIZE_MAX
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import NO_TAKER, MemoryPool
 from borzoi.router.receive import ReceiveBlocks
-from borzoi.shards.doors.admission import ConnectionLimits
+from borzoi.shards.admission.deadlines import Patience
+from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.doors.carried import SessionOfConnection
-from borzoi.shards.doors.deadlines import Patience
 from borzoi.shards.doors.reading import Reading
 from borzoi.shards.doors.refused_frames import RefusedFrames
 

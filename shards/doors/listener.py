@@ -17,11 +17,9 @@ from borzoi.protocol.responses.clients import Transport
 from borzoi.quantities import seconds
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
-from borzoi.shards.config.addresses import format_address, parse_address
-from borzoi.shards.config.schema import Limits, TcpSocket
-from borzoi.shards.doors.admission import ConnectionLimits
+from borzoi.shards.admission.frames import ConnectionLimits
+from borzoi.shards.admission.places import ConnectionPlaces
 from borzoi.shards.doors.carried import SessionOfConnection
-from borzoi.shards.doors.places import ConnectionPlaces
 from borzoi.shards.doors.tcp import Connection
 from borzoi.shards.faults.in_work import InWork
 from borzoi.shards.faults.poison import Guard, Refusal
@@ -29,6 +27,8 @@ from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.origins import host_of, origin_of
 from borzoi.shards.orders.spec import SessionState
 from borzoi.shards.serving.session import Link, Session
+from borzoi.shards.settings.addresses import format_address, parse_address
+from borzoi.shards.settings.schema import Limits, TcpSocket
 
 LOG: Final = logging.getLogger(__name__)
 

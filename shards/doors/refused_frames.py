@@ -7,9 +7,9 @@ it begins. Of one that is too long even for that no end is waited for: our side 
 import asyncio
 
 from borzoi.protocol.framing import Framing
-from borzoi.shards.doors.admission import ConnectionLimits, refusal
+from borzoi.shards.admission.deadlines import Patience
+from borzoi.shards.admission.frames import ConnectionLimits, refusal
 from borzoi.shards.doors.carried import SessionOfConnection
-from borzoi.shards.doors.deadlines import Patience
 
 
 class RefusedFrames:

@@ -28,9 +28,9 @@ from borzoi.protocol.framing import NOT_WHOLE, ClassicFraming, Frame, Framing
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
-from borzoi.shards.doors.admission import ConnectionLimits
+from borzoi.shards.admission.deadlines import Patience, give_up
+from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.doors.carried import SessionOfConnection
-from borzoi.shards.doors.deadlines import Patience, give_up
 from borzoi.shards.doors.intake import Intake
 from borzoi.shards.doors.large_answer import WHOLE_SIZE_MAX, LargeAnswer
 from borzoi.shards.faults.in_work import NOTHING, REQUEST, InWork, user_bits

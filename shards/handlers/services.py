@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from borzoi.shards.changes.service import MetadataService
-from borzoi.shards.config.schema import Compression
 from borzoi.shards.groups.service import Groups
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.logins import Logins
@@ -19,6 +18,7 @@ from borzoi.shards.ports.owners import PartitionOwners
 from borzoi.shards.ports.partitioning import Sends
 from borzoi.shards.ports.reads import Reads
 from borzoi.shards.reading.describe import Describer
+from borzoi.shards.settings.schema import Compression
 
 
 @dataclass(frozen=True, slots=True)

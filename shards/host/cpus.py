@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from borzoi.shards.config.cpu_allocation import (
+from borzoi.shards.settings.cpu_allocation import (
     KEY,
     AllCpus,
     CpuCount,
@@ -24,7 +24,7 @@ from borzoi.shards.config.cpu_allocation import (
     NumaCpus,
     parse_cpu_allocation,
 )
-from borzoi.shards.config.errors import ConfigError
+from borzoi.shards.settings.errors import ConfigError
 
 # The libc has no wrapper for it; these are the system call's numbers.
 SET_MEMPOLICY: Final = {"x86_64": 238, "aarch64": 237, "riscv64": 237}

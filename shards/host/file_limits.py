@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from borzoi.shards.config.schema import Limits
+from borzoi.shards.settings.schema import Limits
 
 LOG: Final = logging.getLogger(__name__)
 

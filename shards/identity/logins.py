@@ -21,7 +21,6 @@ from borzoi.protocol.errors import Disconnected, InvalidCredentials, UserInactiv
 from borzoi.protocol.permissions import UserStatus
 from borzoi.quantities import seconds
 from borzoi.shards.changes.service import MetadataService
-from borzoi.shards.config.schema import Limits
 from borzoi.shards.identity.credentials import check_password, check_username
 from borzoi.shards.identity.hashing import Asker, Hashing
 from borzoi.shards.identity.login_failures import (
@@ -35,6 +34,7 @@ from borzoi.shards.identity.login_failures import (
 from borzoi.shards.loop.pace import Pace, Paces
 from borzoi.shards.metadata.state import State, User
 from borzoi.shards.rings.requests import DeathRule, Done, Request
+from borzoi.shards.settings.schema import Limits
 from borzoi.shares import address_taker, user_taker
 
 LOG: Final = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.identity.credentials import PASSWORD_LENGTH, USERNAME_LENGTH
+from borzoi.shards.settings.errors import ConfigError
 
 LOG: Final = logging.getLogger(__name__)
 

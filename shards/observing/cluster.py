@@ -9,8 +9,8 @@ this node has the address on which it really listens.
 from typing import Final
 
 from borzoi.protocol.responses.cluster import ClusterMetadata, ClusterNode, NodeRole, NodeStatus
-from borzoi.shards.config.addresses import parse_address
-from borzoi.shards.config.schema import Config, OtherNode
+from borzoi.shards.settings.addresses import parse_address
+from borzoi.shards.settings.schema import Config, OtherNode
 
 CLUSTER_NAME: Final = "single-node"
 NODE_NAME: Final = "iggy-node"

@@ -15,11 +15,11 @@ from typing import Final
 
 from borzoi.protocol.commands.system import GetSnapshot
 from borzoi.protocol.errors import SnapshotFileCompletionFailed
-from borzoi.shards.config.schema import Config
 from borzoi.shards.config.tree import values_of
 from borzoi.shards.identity.root_account import PASSWORD_VARIABLE, ROOT_PASSWORD_FILE
 from borzoi.shards.observing.snapshot_parts import Sources, collect
 from borzoi.shards.observing.zip_archive import zip_archive
+from borzoi.shards.settings.schema import Config
 from borzoi.storage.layout import CURRENT_CONFIG_FILE, DataLayout
 
 SNAPSHOTS_WAITING_MAX: Final = 4

@@ -28,8 +28,6 @@ from borzoi.quantities import seconds
 from borzoi.router.fds import BadMessage, ChannelClosed, ChannelFull, FdChannel
 from borzoi.router.processor import UnorderedProcessor, check_processor
 from borzoi.shards.config import Config, render_toml
-from borzoi.shards.config.addresses import is_loopback
-from borzoi.shards.config.errors import ConfigError
 from borzoi.shards.directory.opening import OpenData, open_data_directory
 from borzoi.shards.directory.serve_options import ServeOptions
 from borzoi.shards.host.cpus import Placement, read_numa_topology, resolve_cpus
@@ -43,6 +41,8 @@ from borzoi.shards.nursery.spawning import Bound, Spawner, WorkerProcess
 from borzoi.shards.orders.spec import CANNOT_BOOT, Event, Order
 from borzoi.shards.process.orderly_stop import STOPPED, OrderlyStop
 from borzoi.shards.process.worker_deaths import WorkerDeaths
+from borzoi.shards.settings.addresses import is_loopback
+from borzoi.shards.settings.errors import ConfigError
 from borzoi.storage.files import Files
 from borzoi.storage.layout import CURRENT_CONFIG_FILE
 from borzoi.terminal import say

@@ -5,8 +5,6 @@ import time
 from typing import Final
 
 from borzoi.shards.changes.bootstrap import ensure_root, root_missing
-from borzoi.shards.config.addresses import is_loopback
-from borzoi.shards.config.schema import Config
 from borzoi.shards.identity.passwords import verify_password
 from borzoi.shards.identity.root_account import DEFAULT_PASSWORD
 from borzoi.shards.metadata.decide import MetadataSettings
@@ -14,6 +12,8 @@ from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.shards.orders.spec import Root
 from borzoi.shards.run.cannot_boot import CannotBoot
+from borzoi.shards.settings.addresses import is_loopback
+from borzoi.shards.settings.schema import Config
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout

@@ -23,7 +23,6 @@ from borzoi.shards.changes.fair_changes import FairChanges
 from borzoi.shards.changes.service import MetadataService, published_log
 from borzoi.shards.changes.writing import METADATA_SHARD, MetadataWriting, RemoteProposer
 from borzoi.shards.config import Config
-from borzoi.shards.config.schema import archives
 from borzoi.shards.doors.http import HttpCounts, HttpDoor
 from borzoi.shards.doors.listener import Listener
 from borzoi.shards.faults.in_work import InWork
@@ -75,6 +74,7 @@ from borzoi.shards.run.memory import ShardMemory
 from borzoi.shards.run.ring_table import ring_table
 from borzoi.shards.run.storage import ShardStorage
 from borzoi.shards.serving.session import Session, client_id_of
+from borzoi.shards.settings.schema import archives
 from borzoi.shards.upkeep.archive_store import open_store
 from borzoi.shards.upkeep.archiver import Archiver
 from borzoi.shards.upkeep.compression import Compressing, InForce, in_force, low_priority_thread

@@ -8,8 +8,8 @@ import configparser
 import os
 from typing import Final
 
-from borzoi.shards.config.schema import Archiver, ArchiverS3, Config
 from borzoi.shards.directory.archive_place import archive_directory
+from borzoi.shards.settings.schema import Archiver, ArchiverS3, Config
 from borzoi.storage.archive.store import ArchiveStore, DirectoryStore, StoreFailed
 from borzoi.storage.files import Files
 

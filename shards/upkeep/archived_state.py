@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
 
-from borzoi.shards.config.schema import System
 from borzoi.shards.directory.key import configured_key
 from borzoi.shards.metadata_log.follower import MetadataCopy, open_copy
 from borzoi.shards.metadata_log.snapshot import SnapshotDamaged, index_in, previous_path
+from borzoi.shards.settings.schema import System
 from borzoi.storage.archive.catalogue import archived_states, superfluous
 from borzoi.storage.archive.copying import GoOn, put_bytes, upload
 from borzoi.storage.archive.manifest import (

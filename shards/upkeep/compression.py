@@ -32,11 +32,11 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from borzoi.router.target import Target
-from borzoi.shards.config.schema import Compression
 from borzoi.shards.lifecycle.deleting import TRASH_PREFIX
 from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.metadata.state import Topic
 from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.settings.schema import Compression
 from borzoi.shards.upkeep.compression_backlog import Backlog, Place, Waiting, place_of
 from borzoi.storage.codecs import Codec
 from borzoi.storage.compressor import NotCompressed, Stopped, compress_segment

@@ -24,7 +24,7 @@ from borzoi.protocol.framing import (
 )
 from borzoi.protocol.generations import CLASSIC, decode_reply
 from borzoi.protocol.send_messages import SendMessages
-from borzoi.shards.doors.admission import ConnectionLimits, refusal
+from borzoi.shards.admission.frames import ConnectionLimits, refusal
 from tests.hostile.mutation import ANSWERS, Mutant, mutant
 from tests.hostile.seeds import Seed, write_seeds
 

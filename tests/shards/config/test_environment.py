@@ -155,7 +155,7 @@ def test_other_programs_variables_are_left_alone() -> None:
 
 def test_a_secret_is_not_in_its_complaint() -> None:
     from borzoi.shards.config.documents import complaint
-    from borzoi.shards.config.kinds import SECRET
+    from borzoi.shards.settings.kinds import SECRET
 
     assert "hunter2" not in complaint("http.jwt.encoding_secret", SECRET, "hunter2", ValueError())
 

@@ -14,10 +14,10 @@ from borzoi.shards.config import (
     load_config,
     to_json,
 )
-from borzoi.shards.config.kinds import UNLIMITED
 from borzoi.shards.config.loading import FILE_SIZE_MAX
 from borzoi.shards.config.not_yet import NOT_YET
 from borzoi.shards.config.tree import key_text, leaf_paths
+from borzoi.shards.settings.kinds import UNLIMITED
 
 CPUS = range(4)
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from borzoi.quantities import GIB, MIB, SECOND
-from borzoi.shards.config.kinds import UNLIMITED
 from borzoi.shards.config.rules import broken_rules
-from borzoi.shards.config.schema import Config, NodePorts, OtherNode, Table
+from borzoi.shards.settings.kinds import UNLIMITED
+from borzoi.shards.settings.schema import Config, NodePorts, OtherNode, Table
 
 CPUS = (0, 1, 2, 3)
 

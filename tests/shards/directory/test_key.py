@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.shards.config.errors import ConfigError
-from borzoi.shards.config.schema import Compression, System
-from borzoi.shards.config.schema import Encryption as EncryptionConfig
 from borzoi.shards.directory.key import KEY_FILE_SIZE_MAX, configured_key, open_encryption
 from borzoi.shards.metadata_log.writer import open_writer
+from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.schema import Compression, System
+from borzoi.shards.settings.schema import Encryption as EncryptionConfig
 from borzoi.storage.codecs import Codec
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import KeyRefused, has_check

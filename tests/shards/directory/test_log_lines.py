@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from borzoi.shards.config.schema import Logging
 from borzoi.shards.directory.log_file import LOG_NAME, LogFile, Rotation
 from borzoi.shards.directory.log_lines import (
     LINE_LENGTH_MAX,
@@ -23,6 +22,7 @@ from borzoi.shards.directory.log_lines import (
     set_up_logging,
     shard_speaker,
 )
+from borzoi.shards.settings.schema import Logging
 
 
 def record(message: str, *args: object, level: int = logging.INFO) -> logging.LogRecord:

@@ -30,8 +30,8 @@ from borzoi.router.arena import Arena, create_arena
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import KIB, MIB, MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
+from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.doors import intake
-from borzoi.shards.doors.admission import ConnectionLimits
 from borzoi.shards.doors.carried import SessionOfConnection
 from borzoi.shards.doors.intake import REQUESTS_PER_TURN_MAX
 from borzoi.shards.doors.large_answer import PIECE_SIZE

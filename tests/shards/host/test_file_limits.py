@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.shards.config.schema import Limits
 from borzoi.shards.host.file_limits import OPEN_FILES_MAX, OPEN_FILES_MIN, OWN_FILES, share
+from borzoi.shards.settings.schema import Limits
 
 
 @given(st.integers(OWN_FILES + 2 * OPEN_FILES_MIN, 10_000_000))

@@ -7,8 +7,8 @@ import pytest
 
 from borzoi.quantities import GIB, KIB, MIB
 from borzoi.shards.config import Config, ConfigError
-from borzoi.shards.config.schema import MemoryPool
 from borzoi.shards.host.memory import granted_memory, memory_budget_per_shard
+from borzoi.shards.settings.schema import MemoryPool
 
 FRAMES = 2 * 128 * MIB
 

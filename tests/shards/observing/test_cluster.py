@@ -4,9 +4,9 @@ import pytest
 
 from borzoi.protocol.responses.cluster import ClusterNode, NodeRole, NodeStatus
 from borzoi.shards.config import Config
-from borzoi.shards.config.schema import Cluster as ClusterConfig
-from borzoi.shards.config.schema import CurrentNode, NodePorts, Nodes, OtherNode, Tcp
 from borzoi.shards.observing.cluster import Cluster
+from borzoi.shards.settings.schema import Cluster as ClusterConfig
+from borzoi.shards.settings.schema import CurrentNode, NodePorts, Nodes, OtherNode, Tcp
 
 
 def node(name: str, ip: str, ports: tuple[int, int, int, int], role: NodeRole) -> ClusterNode:

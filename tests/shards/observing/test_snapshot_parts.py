@@ -9,7 +9,6 @@ import pytest
 
 from borzoi.protocol.commands.system import SnapshotType
 from borzoi.shards.config import Config
-from borzoi.shards.config.schema import Encryption, System
 from borzoi.shards.identity.root_account import PASSWORD_VARIABLE, store_root_password
 from borzoi.shards.observing import snapshot_parts
 from borzoi.shards.observing.programs import run_command
@@ -24,6 +23,7 @@ from borzoi.shards.observing.snapshot_parts import (
     server_logs,
 )
 from borzoi.shards.observing.snapshots import known_secrets
+from borzoi.shards.settings.schema import Encryption, System
 
 SECRET = "correct-horse-battery"
 SIZE_MAX = 4 * 1024 * 1024

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from borzoi.router.target import Target
-from borzoi.shards.config.schema import Compression
 from borzoi.shards.metadata.effects import Effects, RunPurged
 from borzoi.shards.metadata.state import Run, Topic
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.reading.warm_reads import ROOM_INTERVAL_S, WarmReads
+from borzoi.shards.settings.schema import Compression
 from borzoi.shards.upkeep import compression as compressing
 from borzoi.shards.upkeep.compression import (
     LOOK_AGAIN_S,

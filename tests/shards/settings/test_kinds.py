@@ -14,7 +14,7 @@ from borzoi.quantities import (
     format_size,
     seconds,
 )
-from borzoi.shards.config.kinds import (
+from borzoi.shards.settings.kinds import (
     EXPIRY_MAX,
     NEVER,
     SERVER_DEFAULT,

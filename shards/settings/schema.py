@@ -19,8 +19,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from borzoi.quantities import DAY, GIB, HOUR, KIB, MIB, MINUTE, SECOND
-from borzoi.shards.config import kinds
-from borzoi.shards.config.kinds import NEVER, UNLIMITED
+from borzoi.shards.settings import kinds
+from borzoi.shards.settings.kinds import NEVER, UNLIMITED
 
 Flag = Annotated[bool, kinds.BOOL]
 Text = Annotated[str, kinds.TEXT]

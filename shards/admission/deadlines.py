@@ -14,7 +14,7 @@ from fcntl import ioctl
 from termios import TIOCOUTQ
 from typing import Final
 
-from borzoi.shards.doors.admission import ConnectionLimits
+from borzoi.shards.admission.frames import ConnectionLimits
 
 C_INT: Final = struct.Struct("=i")
 NOTHING_LINGERS: Final = struct.pack("=ii", 1, 0)  # on, for no time at all

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from borzoi.shards.config.errors import ConfigError
+from borzoi.shards.settings.errors import ConfigError
 
 KEY = "system.sharding.cpu_allocation"
 NEEDS = 'needs "all", a count, "START..END", "numa:auto" or "numa:nodes=0,1;cores=4;no_ht=true"'

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from borzoi.shards.doors.places import CONNECTIONS_WEIGHT, ConnectionPlaces
+from borzoi.shards.admission.places import CONNECTIONS_WEIGHT, ConnectionPlaces
 from borzoi.shares import address_taker, user_taker
 from tests.shards.hand_clock import HandClock
 

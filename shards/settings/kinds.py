@@ -22,7 +22,7 @@ from borzoi.quantities import (
     parse_duration_us,
     parse_size,
 )
-from borzoi.shards.config.addresses import parse_address
+from borzoi.shards.settings.addresses import parse_address
 
 TomlValue = bool | int | str | list[str]
 

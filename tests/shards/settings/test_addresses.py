@@ -2,7 +2,7 @@
 
 import pytest
 
-from borzoi.shards.config.addresses import format_address, is_loopback, parse_address
+from borzoi.shards.settings.addresses import format_address, is_loopback, parse_address
 
 
 @pytest.mark.parametrize(
