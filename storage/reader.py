@@ -137,9 +137,18 @@ class PartitionReader:
         return found
 
     def measure(
-        self, published: Published, first_offset: int, count: int, bytes_max: int
+        self,
+        published: Published,
+        first_offset: int,
+        count: int,
+        bytes_max: int,
+        *,
+        certain: bool,
     ) -> Extent | None:
-        """What a read returns, by the index alone; None where the bytes have to be looked at."""
+        """What a read returns, by the index alone; None where the bytes have to be looked at.
+
+        `certain`: no read may come out shorter, whatever rots.
+        """
         segments = self._segments
         if count <= 0 or not published.trusted_from <= first_offset < published.next_offset:
             return None
@@ -149,7 +158,9 @@ class PartitionReader:
                 return Extent(first_offset, place[0])
         wanted = Wanted(first_offset, count, bytes_max, self._memory.read_size_max)
         found = self._while_files_change(
-            published, lambda now: self._range(now, may_wait=False).measure(wanted), None
+            published,
+            lambda now: self._range(now, may_wait=False).measure(wanted, certain=certain),
+            None,
         )
         return None if isinstance(found, Doubt) else found
 
