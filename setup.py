@@ -10,6 +10,7 @@ FOLDER = "src/borzoi/protocol/"
 
 
 def compiled(name: str) -> Extension:
+    """The extension module of one .pyx file; a build that fails leaves it out."""
     return Extension(
         f"borzoi.protocol.{name}",
         sources=[f"{FOLDER}{name}.pyx"],

@@ -55,6 +55,7 @@ class Box(NamedTuple):
     texts: tuple[str, ...]
 
     def holds(self, other: "Box") -> bool:
+        """Whether all of the other box lies inside this one."""
         return (
             self.x <= other.x
             and self.y <= other.y
@@ -63,6 +64,7 @@ class Box(NamedTuple):
         )
 
     def overlaps(self, other: "Box") -> bool:
+        """Whether the two boxes have a part of the area in common."""
         return (
             self.x < other.x + other.width
             and other.x < self.x + self.width
@@ -117,10 +119,9 @@ def read(source: str) -> Drawing:
                 continue
             case ["size", across, down]:
                 width, height = int(across), int(down)
-            case ["box", name, kind, *numbers] if len(numbers) == 4 and kind in FILLS:
-                x, y, across_box, down_box = map(int, numbers)
+            case ["box", name, kind, x, y, across, down] if kind in FILLS:
                 texts = tuple(part.strip() for part in text.split("|"))
-                boxes[name] = Box(name, kind, x, y, across_box, down_box, texts)
+                boxes[name] = Box(name, kind, int(x), int(y), int(across), int(down), texts)
             case ["arrow" | "both" as form, start, start_side, end, end_side]:
                 ends = boxes[start].port(start_side), boxes[end].port(end_side)
                 arrows.append(Arrow(*ends, text, form == "both"))

@@ -1,6 +1,6 @@
 """The loops over messages that lie back to back, in a sent batch or in a segment file.
 
-Everything works in place on a memoryview somebody else owns. The messages themselves are laid
+Everything works in place on a memoryview that the caller owns. The messages themselves are laid
 out as drawn in message.py; what is added here is the index, 16 bytes per message:
 
      0   offset u32      relative to the first offset of the segment

@@ -122,10 +122,12 @@ class ClassicFraming:
 
 
 def encode_request(code: int, payload: bytes = b"") -> bytes:
+    """A whole classic request."""
     return REQUEST_HEADER.pack(CODE_SIZE + len(payload), code) + payload
 
 
 def encode_response(status: int, payload: bytes = b"") -> bytes:
+    """A whole classic response; one with an error has no payload."""
     assert status == 0 or not payload, "clients do not read a payload behind an error"
     return RESPONSE_HEADER.pack(status, len(payload)) + payload
 

@@ -46,6 +46,7 @@ def generation_for(version: str) -> Generation:
 
 
 def code_of(command: Command) -> Code:
+    """The code under which a command travels."""
     return _CODES[type(command)]
 
 

@@ -25,6 +25,8 @@ FIELD: Final = struct.Struct("<BI")  # kind, length
 
 
 class HeaderKind(IntEnum):
+    """The type of a header value, as its first byte says it."""
+
     RAW = 1
     STRING = 2
     BOOL = 3
@@ -142,7 +144,7 @@ def decode_user_headers(block: bytes | memoryview) -> UserHeaders:
 
 
 def is_header_block(block: memoryview) -> bool:
-    """Do these bytes read as user headers from their first byte to their last?"""
+    """Whether these bytes read as user headers from their first byte to their last."""
     try:
         decode_user_headers(block)
     except (InvalidCommand, InvalidHeaderKind, InvalidHeaderKey, InvalidHeaderValue):

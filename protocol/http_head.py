@@ -1,8 +1,8 @@
 """The head of an HTTP/1 request, and that of an answer: as much of it as a GET needs. Pure.
 
 Strict where tolerance has been the way in (RFC 9112): lines end with CR LF, no space before a
-colon, no folded lines, no control characters, one Host. Whoever answers closes the connection
-after it, so a body that comes with the request is nobody's business.
+colon, no folded lines, no control characters, one Host. The connection ends with the answer,
+so a body that comes with the request is never read.
 """
 
 import re
@@ -13,11 +13,14 @@ HEAD_SIZE_MAX: Final = 8192
 
 HEAD_END: Final = b"\r\n\r\n"
 
+OK: Final = 200
+METHOD_NOT_ALLOWED: Final = 405
+
 REASONS: Final = {
-    200: "OK",
+    OK: "OK",
     400: "Bad Request",
     404: "Not Found",
-    405: "Method Not Allowed",
+    METHOD_NOT_ALLOWED: "Method Not Allowed",
     408: "Request Timeout",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
@@ -91,6 +94,6 @@ def response_head(status: int, content_type: str, length: int) -> bytes:
         "X-Content-Type-Options: nosniff",
         "Connection: close",
     ]
-    if status == 405:
+    if status == METHOD_NOT_ALLOWED:
         fields.append("Allow: GET, HEAD")
     return "\r\n".join(fields).encode("ascii") + HEAD_END

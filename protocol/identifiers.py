@@ -20,6 +20,8 @@ Identifier: TypeAlias = int | str
 
 
 class ConsumerKind(IntEnum):
+    """Whose offsets a poll moves: those of one consumer, or those of a group."""
+
     CONSUMER = 1
     GROUP = 2
 
@@ -55,6 +57,8 @@ Partitioning: TypeAlias = Balanced | PartitionId | MessagesKey
 
 
 class StrategyKind(IntEnum):
+    """What a poll counts from."""
+
     OFFSET = 1
     TIMESTAMP = 2
     FIRST = 3

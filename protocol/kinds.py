@@ -182,6 +182,7 @@ class Announced:
 
 
 def read_items(item: Kind, reader: PayloadReader, count: int) -> tuple[Any, ...]:
+    """So many items, one after the other."""
     # Before the loop: a hostile count must not cause four billion rounds.
     reader.require(count * item.size_min)
     if item.row is not None:
@@ -191,6 +192,7 @@ def read_items(item: Kind, reader: PayloadReader, count: int) -> tuple[Any, ...]
 
 
 def read_to_the_end(item: Kind, reader: PayloadReader) -> tuple[Any, ...]:
+    """Items up to the end of the payload. InvalidCommand if the last is cut short."""
     if item.row is not None:
         if reader.remaining % item.row.size:
             raise cut_short()
@@ -202,6 +204,7 @@ def read_to_the_end(item: Kind, reader: PayloadReader) -> tuple[Any, ...]:
 
 
 def pack_items(item: Kind, items: Iterable[Any]) -> bytes:
+    """Items, one after the other; their count is written elsewhere."""
     return b"".join(map(item.pack, items))
 
 
@@ -247,7 +250,7 @@ def described(annotation: Any) -> Any:
     if annotation in NATURAL:
         return NATURAL[annotation]
     arguments: tuple[Any, ...] = getattr(annotation, "__args__", ())
-    if len(arguments) == 2 and arguments[1] is type(None):
+    if arguments[1:] == (type(None),):
         return optional(arguments[0])
     if isinstance(annotation, type) and issubclass(annotation, IntEnum):
         return enumeration(annotation)

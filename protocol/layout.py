@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 from inspect import get_annotations
 from itertools import starmap
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from borzoi.protocol.errors import InvalidFormat
 from borzoi.protocol.kinds import (
@@ -30,6 +30,9 @@ from borzoi.protocol.kinds import (
     read_to_the_end,
 )
 from borzoi.protocol.payload import PayloadReader
+
+ADDED_PARTS_MAX: Final = 2
+"""More parts of a payload are joined: each addition would copy those before it."""
 
 Fields: TypeAlias = Mapping[str, Any]
 """What travels of a class, in the order of the wire: names, and what described() returns.
@@ -152,7 +155,7 @@ class _Functions:
         if not self._is_in_order():
             given = [f"{name}={name}" for name in given]
         written = " + ".join(self._parts) or 'b""'
-        if len(self._parts) > 2:
+        if len(self._parts) > ADDED_PARTS_MAX:
             written = f'b"".join(({", ".join(self._parts)}))'
         lines = ["def read(reader):", *self._reading, f"return layout({', '.join(given)})"]
         lines += ["def pack(value):", *self._checks, f"return {written}"]

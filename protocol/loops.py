@@ -21,6 +21,7 @@ PLAIN_LOOPS_VARIABLE: Final = "BORZOI_PLAIN_LOOPS"
 
 
 def compiled_loops_can_run() -> bool:
+    """Whether all compiled modules are there, of this version, and not ruled out."""
     if os.environ.get(PLAIN_LOOPS_VARIABLE) == "1" or sys.byteorder != "little":
         return False
     try:

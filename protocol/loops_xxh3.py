@@ -1,7 +1,7 @@
 """Where the C function behind the xxhash package lies, for loops that call it without Python.
 
-The package's own extension module exports it. Nobody promises that, so a function found under
-one of the names must prove itself before it is used; if none does, hashing goes through the
+The package's own extension module exports it, without a promise. So a function found under one
+of the names must prove itself before it is used; if none does, hashing goes through the
 package's Python interface, which costs a call per message.
 """
 

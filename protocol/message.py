@@ -67,6 +67,7 @@ class Message:
 
     @property
     def size_bytes(self) -> int:
+        """What the message occupies in a batch or a segment, its header included."""
         return MESSAGE_HEADER_SIZE + len(self.payload) + len(self.user_headers)
 
 
@@ -91,6 +92,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def encode_messages(messages: Iterable[Message]) -> bytes:
+    """Messages back to back, as encode_message() writes each."""
     return b"".join(map(encode_message, messages))
 
 

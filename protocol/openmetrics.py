@@ -7,7 +7,7 @@
     # EOF
 
 Written here instead of by prometheus-client: that needs 60 ms and 2 MB in every worker at its
-start, and makes 10,000 rows in one go of 200 ms, in which a shard would serve nobody. This gives
+start, and makes 10,000 rows in one go of 200 ms, in which a shard would serve no client. This gives
 the text in pieces, between which the caller can do something else. The tests read it with that
 package's strict parser.
 
@@ -40,6 +40,7 @@ class Kind(Enum):
 
     @property
     def suffix(self) -> str:
+        """What follows the name of the family in each of its samples."""
         return {Kind.GAUGE: "", Kind.COUNTER: "_total", Kind.INFO: "_info"}[self]
 
 

@@ -62,6 +62,7 @@ class PayloadReader:
 
     @property
     def remaining(self) -> int:
+        """How many bytes lie behind the cursor."""
         return self.end - self.at
 
     def require(self, size: int) -> None:
@@ -88,6 +89,7 @@ class PayloadReader:
         return layout.unpack_from(self.view, start)
 
     def u8(self) -> int:
+        """The next byte as a number."""
         start = self.at
         if start >= self.end:
             raise cut_short()
@@ -95,14 +97,16 @@ class PayloadReader:
         return self.view[start]
 
     def u32(self) -> int:
+        """The next four bytes as a number, little-endian."""
         number: int = self.unpack(U32)[0]
         return number
 
     def flag(self) -> bool:
-        """Is an optional part present? Only 1 says so."""
+        """Whether an optional part is present: only 1 says so."""
         return self.u8() == PRESENT
 
     def text(self, size: int) -> str:
+        """The next `size` bytes, which have to be UTF-8."""
         try:
             return str(self.take(size), "utf-8")
         except UnicodeDecodeError:
@@ -130,6 +134,7 @@ class PayloadReader:
         return self.text(self.u32())
 
     def identifier(self) -> Identifier:
+        """An identifier: kind u8 | length u8 | a number of four bytes, or a name of 1 to 255."""
         kind = self.u8()
         size = self.u8()
         if kind == NUMERIC:
@@ -143,6 +148,7 @@ class PayloadReader:
         raise InvalidCommand(f"identifier kind {kind}")
 
     def consumer(self) -> Consumer:
+        """A consumer: kind u8 | identifier."""
         number = self.u8()
         try:
             kind = ConsumerKind(number)
@@ -151,10 +157,12 @@ class PayloadReader:
         return Consumer(kind, self.identifier())
 
     def optional_partition(self) -> int | None:
+        """A partition, or None: flag u8 | id u32. Only a flag of 1 says that there is one."""
         flag, partition_id = self.unpack(OPTIONAL_PARTITION)
         return partition_id if flag == PRESENT else None
 
     def strategy(self) -> PollingStrategy:
+        """A polling strategy: kind u8 | value u64."""
         number, value = self.unpack(STRATEGY)
         try:
             return PollingStrategy(StrategyKind(number), value)
@@ -163,10 +171,12 @@ class PayloadReader:
 
 
 def cut_short() -> InvalidCommand:
+    """The error of a read that goes beyond the payload."""
     return InvalidCommand("the payload is cut short")
 
 
 def pack_str8(text: str) -> bytes:
+    """A text of 1 to 255 bytes behind its length u8. InvalidFormat for others."""
     encoded = text.encode()
     if not 1 <= len(encoded) <= NAME_SIZE_MAX:
         raise InvalidFormat(f"a text of {len(encoded)} bytes where 1 to {NAME_SIZE_MAX} fit")
@@ -174,11 +184,13 @@ def pack_str8(text: str) -> bytes:
 
 
 def pack_str32(text: str) -> bytes:
+    """A text, possibly empty, behind its length u32."""
     encoded = text.encode()
     return U32.pack(len(encoded)) + encoded
 
 
 def pack_identifier(identifier: Identifier) -> bytes:
+    """An identifier as the reader takes it. InvalidIdentifier if it does not fit."""
     if isinstance(identifier, int):
         if not 0 <= identifier <= U32_MAX:
             raise InvalidIdentifier(f"{identifier} is not a u32")
@@ -191,24 +203,29 @@ def pack_identifier(identifier: Identifier) -> bytes:
 
 
 def pack_identifiers(*identifiers: Identifier) -> bytes:
+    """Identifiers, one after the other."""
     return b"".join(map(pack_identifier, identifiers))
 
 
 def pack_consumer(consumer: Consumer) -> bytes:
+    """A consumer as the reader takes it."""
     return bytes((consumer.kind,)) + pack_identifier(consumer.id)
 
 
 def pack_optional_partition(partition_id: int | None) -> bytes:
+    """A partition, or zeros where the server chooses."""
     if partition_id is None:
         return OPTIONAL_PARTITION.pack(0, 0)
     return OPTIONAL_PARTITION.pack(PRESENT, partition_id)
 
 
 def pack_strategy(strategy: PollingStrategy) -> bytes:
+    """A polling strategy as the reader takes it."""
     return STRATEGY.pack(strategy.kind, strategy.value)
 
 
 def pack_partitioning(partitioning: Partitioning) -> bytes:
+    """Kind u8 | length u8 | value. InvalidKeyValueLength for a key over 255 bytes."""
     match partitioning:
         case Balanced():
             return bytes((BALANCED, 0))

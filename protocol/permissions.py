@@ -26,6 +26,8 @@ TOPIC_RIGHTS: Final = struct.Struct("<I4?")  # topic id first
 
 
 class UserStatus(IntEnum):
+    """Whether a user may log in."""
+
     ACTIVE = 1
     INACTIVE = 2
 

@@ -56,6 +56,7 @@ class RandomIds:
         self._random = random.Random(seed)
 
     def __call__(self, size: int) -> bytes:
+        """So many random bytes."""
         return self._random.randbytes(size)
 
 

@@ -63,8 +63,10 @@ def read_sent_batch(
     return stream, topic, partitioning, message_count, batch_start
 
 
-def check_sent_batch(indexes: memoryview, messages: memoryview, message_count: int) -> None:
-    """Are these bytes `message_count` messages, each where its index entry says?
+def check_sent_batch(  # noqa: C901 - a flat list of checks, in the order of the reference server
+    indexes: memoryview, messages: memoryview, message_count: int
+) -> None:
+    """Raises unless these bytes are `message_count` messages, each where its index entry says.
 
     `indexes` holds exactly one entry per message. The order of the checks decides which status
     a batch with several faults gets, and is that of the reference server.

@@ -153,7 +153,7 @@ class SeenIds:
 def copy_stamps(batch: memoryview, survivors: memoryview, starts: bytes | bytearray) -> None:
     """Write the headers of stamped survivors where these messages lie in the batch as sent.
 
-    So the batch is recognised if it is submitted again after the death of whoever stamped them.
+    So the batch is recognised if it is submitted again after the worker that stamped it died.
     Only headers change: at whatever point this ends, the batch holds the same messages.
     """
     at = 0
@@ -172,12 +172,12 @@ def copy_stamps(batch: memoryview, survivors: memoryview, starts: bytes | bytear
 def without_stored(
     batch: memoryview, message_count: int, stored: memoryview
 ) -> tuple[bytearray, int]:
-    """A copy of the messages of a stamped batch behind the last that lies in `stored`, and their
-    number.
+    """A copy of the messages of a stamped batch that are not stored yet, and their number.
 
-    `stored` begins with the offset that was stamped first. Equal headers are enough, they hold
-    the checksum of all the rest. A message that is not stored although a later one is was dropped
-    as a duplicate: that is decided, although the window may have moved on since.
+    These are the messages behind the last that lies in `stored`, which begins with the offset that
+    was stamped first. Equal headers are enough, they hold the checksum of all the rest. A message
+    that is not stored although a later one is was dropped as a duplicate: that is decided,
+    although the window may have moved on since.
     """
     _ids, ends = _ids_and_ends(batch, message_count)
     rest: list[memoryview] = []

@@ -10,7 +10,7 @@ Real clients send:
     messages                 to the end of the payload
 
 The public schema page has another, plain layout without length, count and index. There, user
-headers may lie before the payload of their message. It is told apart by its first word, which
+headers may lie before the payload of their message. It is recognised by its first word, which
 cannot lie between 12 and 775 unless a stream name begins with two NUL bytes.
 
 The statuses here differ from all other commands: identifiers are 6, other parts are 3, and the
@@ -69,6 +69,7 @@ class PreparedBatch(NamedTuple):
 
 
 def decode_send_messages(payload: memoryview) -> SendMessages:
+    """A send in either layout, its batch checked and not copied."""
     if len(payload) < U32.size:
         raise InvalidCommand("the payload is cut short")
     (metadata_size,) = U32.unpack_from(payload)
@@ -78,6 +79,7 @@ def decode_send_messages(payload: memoryview) -> SendMessages:
 
 
 def prepare_messages(messages: Iterable[Message]) -> PreparedBatch:
+    """Messages with their index, encoded once."""
     batch = list(messages)
     return PreparedBatch(len(batch), encode_batch(batch))
 
@@ -92,6 +94,7 @@ def prepare_batch(batch: memoryview, message_count: int) -> PreparedBatch:
 def encode_prepared_messages(
     stream: Identifier, topic: Identifier, partitioning: Partitioning, batch: PreparedBatch
 ) -> bytes:
+    """The payload of a send of a prepared batch, with an index."""
     metadata = b"".join(
         (
             pack_identifier(stream),
@@ -104,6 +107,7 @@ def encode_prepared_messages(
 
 
 def encode_sent_messages(command: SendMessages) -> bytes:
+    """The payload of a decoded send, with an index in both cases."""
     batch = prepare_batch(command.batch, command.message_count)
     return encode_prepared_messages(command.stream, command.topic, command.partitioning, batch)
 
@@ -114,6 +118,7 @@ def encode_send_messages(
     partitioning: Partitioning,
     messages: Sequence[Message],
 ) -> bytes:
+    """The payload of a send of these messages, with an index."""
     return encode_prepared_messages(stream, topic, partitioning, prepare_messages(messages))
 
 

@@ -39,8 +39,10 @@ KIND_AND_LENGTH: Final = struct.Struct("<BB")
 
 
 def read_head(head: memoryview) -> tuple[Identifier, Identifier, bytes]:
-    """Stream and topic of a request whose first HEAD_SIZE_MAX bytes are there, and the bytes by
-    which its place is remembered: empty in the layout without an index."""
+    """Stream and topic of a request, and the bytes by which its place is remembered.
+
+    Needs its first HEAD_SIZE_MAX bytes. Without an index, the bytes to remember are empty.
+    """
     (metadata_size,) = U32.unpack_from(head)
     if METADATA_SIZE_MIN <= metadata_size <= METADATA_SIZE_MAX:
         stream, topic, _, _ = read_target(head, U32.size, U32.size + metadata_size)

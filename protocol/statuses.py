@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 
 
 class Status(NamedTuple):
+    """The name of a status number, and a sentence for clients."""
+
     name: str
     says: str = ""
     """Empty where the words of the name say enough."""

@@ -11,6 +11,8 @@ from borzoi.protocol.payload import PayloadReader
 
 
 class SnapshotCompression(IntEnum):
+    """How the archive of a snapshot is packed."""
+
     STORED = 1
     DEFLATED = 2
     BZIP2 = 3
@@ -20,6 +22,8 @@ class SnapshotCompression(IntEnum):
 
 
 class SnapshotType(IntEnum):
+    """The parts of a snapshot; ALL stands alone."""
+
     FILESYSTEM_OVERVIEW = 1
     PROCESS_LIST = 2
     RESOURCE_USAGE = 3
@@ -33,6 +37,7 @@ SNAPSHOT_TYPE: Final = enumeration(SnapshotType)
 
 
 def read_types(reader: PayloadReader) -> tuple[SnapshotType, ...]:
+    """The parts asked for: count u8, then one byte each."""
     types = tuple([SNAPSHOT_TYPE.read(reader) for _ in range(reader.u8())])
     if SnapshotType.ALL in types and len(types) > 1:
         raise InvalidCommand("a snapshot of everything has no other parts")
@@ -40,6 +45,7 @@ def read_types(reader: PayloadReader) -> tuple[SnapshotType, ...]:
 
 
 def pack_types(types: tuple[SnapshotType, ...]) -> bytes:
+    """What read_types() reads."""
     return bytes((len(types), *types))
 
 

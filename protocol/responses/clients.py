@@ -8,6 +8,8 @@ from borzoi.protocol.kinds import Announced, id32, text32, u32, user_or_none
 
 
 class Transport(IntEnum):
+    """The door a client came in by."""
+
     TCP = 1
     QUIC = 2
     HTTP = 3
@@ -26,6 +28,8 @@ class ClientInfo:
 
 
 class Membership(NamedTuple):
+    """A consumer group of which the session is a member."""
+
     stream_id: id32
     topic_id: id32
     group_id: id32

@@ -8,11 +8,15 @@ from borzoi.protocol.kinds import counted, text32, u16
 
 
 class NodeRole(IntEnum):
+    """Whether a node leads or follows."""
+
     LEADER = 0
     FOLLOWER = 1
 
 
 class NodeStatus(IntEnum):
+    """The condition of a node, as it is shown to clients."""
+
     HEALTHY = 0
     STARTING = 1
     STOPPING = 2

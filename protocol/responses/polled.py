@@ -29,6 +29,7 @@ class PolledMessages:
 
 
 def encode_polled_header(partition_id: int, current_offset: int, count: int) -> bytes:
+    """The 16 bytes before the messages."""
     return POLLED_HEADER.pack(partition_id, current_offset, count)
 
 
@@ -36,11 +37,13 @@ NOTHING_POLLED: Final = encode_polled_header(0, 0, 0)
 
 
 def encode_polled_messages(polled: PolledMessages) -> bytes:
+    """A whole answer, header and messages."""
     header = encode_polled_header(polled.partition_id, polled.current_offset, len(polled.messages))
     return header + encode_messages(polled.messages)
 
 
 def decode_polled_messages(payload: memoryview) -> PolledMessages:
+    """The messages of an answer. InvalidFormat if their number is not the announced one."""
     reader = PayloadReader(payload)
     partition_id, current_offset, count = reader.unpack(POLLED_HEADER)
     messages = tuple(decode_batch(payload, reader.at))

@@ -7,6 +7,8 @@ from borzoi.protocol.kinds import counted, f32, id32, text32, u32, u64
 
 
 class CacheMetric(NamedTuple):
+    """How often reads of a partition found their bytes in memory."""
+
     stream_id: id32
     topic_id: id32
     partition_id: id32
@@ -53,4 +55,5 @@ class Stats:
 
 
 def semver_number(major: int, minor: int, patch: int) -> int:
+    """A version as one number that orders like the version: 0.8.1 is 8001."""
     return major * 1_000_000 + minor * 1_000 + patch
