@@ -115,7 +115,7 @@ class ActiveRecovery:
             end = self._scan_tail(log, entries, durable, before.last_timestamp)
         if index is None or entries != index:
             replace_index(self._directory, self._segment, entries, self._files)
-            recovered.report.append(f"{self._name}: index written anew")
+            recovered.report.append(f"{self._name}: index rewritten")
         recovered.end = end_by_entries(log, entries, end, before)
 
     def _scan_tail(

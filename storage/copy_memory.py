@@ -23,7 +23,7 @@ from typing import Final
 from borzoi.shares import Shares
 
 COPIED_SIZE_MAX: Final = 64 * 1024 * 1024
-"""What a reader has that shares its memory with nobody; `limits.copied_size_max` by default."""
+"""The copies of a reader with no shared account; a worker has `limits.copied_size_max`."""
 
 READ_PART: Final = 4
 """One read gets a quarter of it at most, so that a few large ones do not stop all others."""
@@ -81,7 +81,7 @@ class CopyMemory:
         self.shares.give_back(taker, size)
 
     def is_full(self, size: int) -> bool:
-        """Whether there is no room for so many bytes, whoever asks."""
+        """Whether there is no room for so many bytes, for any taker."""
         return self.shares.taken > 0 and self.shares.taken + size > self.shares.total
 
     def hold(self, copy: Copy, died: Callable[[], object] | None = None) -> Copy:

@@ -14,7 +14,7 @@ Nothing here therefore follows from offsets or from what lies on the disk:
 
 * Every segment file has its own key, derived from the configured one with 128 random bits that
   are drawn when the file is begun (`begin`), and with namespace, birth and first offset. A file
-  that is made anew under the same name, after a failed write or a purge, has another key.
+  that is made again under the same name, after a failed write or a purge, has another key.
 * The nonce is 64 random bits, drawn whenever a process takes a segment to append to it (`begin`,
   `resume`), followed by a counter of 32 bits. The counter moves with every message that is
   encrypted, whether or not its write succeeds, and never goes back; before it would run over, new
@@ -92,6 +92,7 @@ class Encryption:
         self.encrypts = encrypts
 
     def partition(self, namespace: int, birth: int) -> "PartitionCipher":
+        """The cipher of one life of a partition."""
         return PartitionCipher(self, namespace, birth)
 
 

@@ -54,7 +54,7 @@ def check_index(
     lost = [lost_text(segment, first, end) for first, end in rebuilt.lost]
     if found == bytes(rebuilt.entries):
         return CheckedIndex(None, lost)
-    return CheckedIndex(rebuilt.entries, [f"{segment_name(segment)}: index written anew", *lost])
+    return CheckedIndex(rebuilt.entries, [f"{segment_name(segment)}: index rewritten", *lost])
 
 
 def is_sound_index(

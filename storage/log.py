@@ -79,7 +79,7 @@ class PartitionLog:
             self._place, self._sync, recovery, cipher, lambda: self._end, self._ensure_active_files
         )
         self._staged = new_group(self._end, settings.segment_size_max, random_bytes, cipher)
-        # An active segment that is empty and of another form than it will have is made anew.
+        # An active segment that is empty and of another form than it will have is made again.
         self._has_active_files = recovery.has_active_files and self._staged.form == self._end.form
 
         self._must_cut = False
@@ -148,14 +148,17 @@ class PartitionLog:
 
     @property
     def first_offset(self) -> int:
+        """Where the log begins: the first offset of its oldest segment."""
         return self.segments.first_offset
 
     @property
     def segment_count(self) -> int:
+        """How many segments there are, the active one included."""
         return len(self.segments.all) + 1
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of all written messages; those staged are not among them."""
         return self.segments.size_bytes + self._end.message_bytes
 
     @property
@@ -185,15 +188,17 @@ class PartitionLog:
 
     @property
     def is_synced(self) -> bool:
-        """Would a power cut lose nothing of what is written?"""
+        """Whether a power cut would lose nothing of what is written."""
         return self._sync.is_synced
 
     @property
     def staged_bytes(self) -> int:
+        """Bytes of messages that the next write() writes."""
         return self._staged.size_bytes
 
     @property
     def staged_messages(self) -> int:
+        """How many messages the next write() writes."""
         return self._staged.message_count
 
     @property
@@ -385,12 +390,12 @@ class PartitionLog:
         """The owner takes note that a plan was carried out."""
         self._sync.finish(plan, self._end)
         for segment in plan.sealed:
-            # Nobody writes to it again, and readers have maps of their own.
+            # A sealed segment is never written to, and readers have maps of their own.
             self._place.let_go(segment)
 
     @property
     def is_point_saved(self) -> bool:
-        """Would save_recovery_point() have nothing to do?"""
+        """Whether save_recovery_point() would have nothing to do."""
         return self._sync.is_point_saved
 
     def save_recovery_point(self) -> None:

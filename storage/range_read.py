@@ -171,7 +171,7 @@ class RangeRead:
             start = segment.start_of(number)
             self._list.hot = HotRange(segment, log, number, start, self._published)
 
-    def _slices(
+    def _slices(  # noqa: C901, PLR0911 - one case for each way in which a read can end
         self, segment: SegmentView, run: Run, missing: list[MissingBlocks], *, is_first: bool
     ) -> Slices | Cold | Doubt:
         """The bytes of a run, or of its first messages. Adds to `missing` what is not loaded."""

@@ -24,7 +24,7 @@ class Recovered:
     has_directory: bool = False
     has_active_files: bool = False
     trusted_from: int = 0
-    # Nobody knows whether these and the active segment are on the disk or only in the cache.
+    # These and the active segment may be on the disk, or only in the cache.
     unsynced: list[int] = field(default_factory=list)
     is_synced: bool = True
     scanned_bytes: int = 0
@@ -34,5 +34,5 @@ class Recovered:
 
     def note_rebuilt(self, segment: int, rebuilt: Rebuilt) -> None:
         """Report an index that was made from the log, and what the log had lost."""
-        self.report.append(f"{segment_name(segment)}: index made anew from the log")
+        self.report.append(f"{segment_name(segment)}: index rebuilt from the log")
         self.report += [lost_text(segment, first, end) for first, end in rebuilt.lost]

@@ -2,7 +2,7 @@
 
 Runs in the owner before anything else touches the partition. What may happen to which bytes:
 
-    sealed segments          judged by their sizes; an index that does not fit is made anew
+    sealed segments          judged by their sizes; an index that does not fit is rebuilt
                              (sealed_recovery.py). Plain and compressed: the compression was not
                              finished, the plain one stays
     active, durable part     (before the recovery point) as sealed: damage there is rot, nothing
@@ -116,6 +116,12 @@ def _remove_leftovers(
     recovered: Recovered,
 ) -> None:
     """Temporary files, what was not finished, and indexes of segments being made or deleted."""
+    _remove_temporary(directory, names, files, recovered)
+    _remove_unfinished_compressions(directory, names, files)
+    _remove_lone_indexes(directory, names, clean, files, recovered)
+
+
+def _remove_temporary(directory: str, names: list[str], files: Files, recovered: Recovered) -> None:
     for name in names:
         if is_temporary(name):
             path = os.path.join(directory, name)
@@ -125,13 +131,25 @@ def _remove_leftovers(
                 raise IsADirectoryError(errno.EISDIR, IN_OUR_PLACE, path) from error
         elif name.endswith(TEMPORARY_SUFFIX):
             recovered.report.append(f"{name}: not one of ours, left alone")
-    logs = segment_codecs(names)
-    for segment, codec in logs.items():
+
+
+def _remove_unfinished_compressions(directory: str, names: list[str], files: Files) -> None:
+    for segment, codec in segment_codecs(names).items():
         kept = stored_log_path(directory, segment, codec)
         for path in compressed_paths(directory, segment):
             if path != kept and os.path.basename(path) in names:
                 # The plain log was to go next. It is whole, and the next try will be as good.
                 files.unlink_if_there(path)
+
+
+def _remove_lone_indexes(
+    directory: str,
+    names: list[str],
+    clean: CleanPartition | None,
+    files: Files,
+    recovered: Recovered,
+) -> None:
+    logs = segment_codecs(names)
     for segment in segment_first_offsets(names, INDEX_SUFFIX):
         if segment not in logs:
             path = index_path(directory, segment)
@@ -157,7 +175,7 @@ def lost_log(segment: int, count: int) -> str:
 def _finish_deletion(
     directory: str, segments: list[int], first_offset: int, files: Files
 ) -> list[int]:
-    """Remove what readers were told is gone; the owner died before it had done so."""
+    """Remove what was published as gone; the owner died before it had done so."""
     gone = [segment for segment, following in pairwise(segments) if following <= first_offset]
     for segment in gone:
         # The log goes first: an index alone is known to be a leftover.

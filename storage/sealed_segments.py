@@ -108,7 +108,7 @@ class SealedSegments:
     def retire_oldest(self, count: int, trash_dir: str, name: str) -> Retired:
         """Move the `count` oldest segments, which are deletable, to the trash. Not durable.
 
-        Two renames each, so it waits for nothing; whoever unlinks the files will. Publish
+        Two renames each, so it waits for nothing; unlinking the files does. Publish
         `without_oldest` before: readers that look for the files in vain then know why.
         """
         moved: list[str] = []
@@ -217,7 +217,7 @@ class SealedSegments:
         """Put an index in the place of a wrong one; False if its segment is gone meanwhile.
 
         Beside it and then renamed: readers have the old one mapped. Not durable: it can be made
-        again. Publish `written` afterwards, it makes readers map anew and verify what they read.
+        again. Publish `written` afterwards, it makes readers map again and verify what they read.
         """
         number = self._number(first_offset)
         if number is None:

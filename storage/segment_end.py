@@ -44,12 +44,7 @@ def end_by_index(directory: str, log: LogBytes, expected: int, files: Files) -> 
     end = log.index_form.message_bytes(last.position, expected)
     if end != log.size or last.relative_offset != expected - 1:
         return None
-    facts = log.index.facts if isinstance(log, CompressedLog) else None
-    if facts is not None:
-        # Its block index has a checksum: no block need be read.
-        if last.timestamp != facts.last_timestamp:
-            return None
-    elif not _has_time(log, start, last):
+    if not _has_time(log, start, last):
         return None
     end_offset = log.segment + expected
     return LogEnd(log.segment, log.size, end_offset, last.timestamp, first.timestamp, log.form)
@@ -71,6 +66,10 @@ def _has_time(log: LogBytes, start: int, entry: IndexEntry) -> bool:
     By the last entry of a segment its messages expire and the next ones get their times. Where
     the two differ, the message decides, if it is sound.
     """
+    facts = log.index.facts if isinstance(log, CompressedLog) else None
+    if facts is not None:
+        # Its block index has a checksum: no block need be read.
+        return entry.timestamp == facts.last_timestamp
     if start >= entry.position:
         return False
     header = log.read(start, MESSAGE_HEADER_SIZE)

@@ -66,14 +66,14 @@ class ReadOnlyFiles:
         self.found_unconfirmed = False
 
     def note_found(self) -> None:
+        """A file was found by its name; the birth of its partition is not confirmed yet."""
         self.found_unconfirmed = True
 
 
 class MappedFile:
     """One file by name: which inode it is, and how long it was when last looked at.
 
-    Always: nothing is handed out that lies behind the length seen; whoever wants it is told that
-    the file is Stale.
+    Always: nothing is handed out that lies behind the length seen; asking for it raises Stale.
     """
 
     def __init__(self, path: str, access: ReadOnlyFiles, windows: WindowCache) -> None:
@@ -96,9 +96,11 @@ class MappedFile:
         return self._size_seen
 
     def was_replaced(self) -> bool:
+        """Whether the name leads to another file by now. Asks the file system."""
         return self._access.files.status_of(self.path).identity != self._identity
 
     def window(self, number: int) -> MappedWindow:
+        """A part of the file, mapped now if it was not. `size` comes first."""
         assert self._identity is not None, "the size comes first"
         window = self._windows.get(self._identity, number)
         return self._map(self._identity, number) if window is None else window
@@ -130,7 +132,7 @@ class MappedFile:
             raise Stale(f"{self.path} has {self._size_seen} bytes, not those from {start} to {end}")
 
     def let_go(self) -> None:
-        """Unmap the file, as soon as nobody holds a slice of it."""
+        """Unmap the file, as soon as no slice of it is held."""
         if self._identity is not None:
             self._windows.drop(self._identity)
 
@@ -240,6 +242,7 @@ class SegmentView:
 
     @property
     def message_count(self) -> int:
+        """How many messages may be read, by the index."""
         if self._message_count < 0 and self._sealed_up_to is not None:
             # All up to the next segment, unless recovery could find fewer.
             expected = self._sealed_up_to - self.first_offset
@@ -249,6 +252,7 @@ class SegmentView:
 
     @property
     def end_offset(self) -> int:
+        """The offset behind the last message."""
         return self.first_offset + self.message_count
 
     def end_of(self, number: int) -> int:
@@ -259,6 +263,7 @@ class SegmentView:
         return position
 
     def start_of(self, number: int) -> int:
+        """Where the message of this number begins in the log."""
         return self.end_of(number - 1) if number else self.form.start
 
     @property
@@ -306,6 +311,7 @@ class SegmentView:
         return ends_in(entries)
 
     def timestamp_of(self, number: int) -> int:
+        """The time of the message of this number, by the index."""
         return self.index.unpack(TIMESTAMP, number * INDEX_ENTRY_SIZE)[0]
 
     def first_at_or_after(self, timestamp: int) -> int:

@@ -119,7 +119,7 @@ def test_readers_of_all_shards_have_damaged_indexes_repaired(broker: BrokerProce
                 assert polled[0].offset == times.index(times[offset])
     for path, content in before.items():
         assert path.read_bytes() == content
-    assert broker.output().count("index written anew") == 2 * PARTITIONS
+    assert broker.output().count("index rewritten") == 2 * PARTITIONS
 
 
 def test_the_owner_repairs_what_stops_a_poll_for_the_next(broker: BrokerProcess) -> None:

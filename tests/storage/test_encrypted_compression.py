@@ -115,10 +115,10 @@ def test_a_lost_index_is_made_again_byte_for_byte(tmp_path: Path) -> None:
     path = partition.index_file(0)
     index = path.read_bytes()
     path.unlink()
-    assert partition.reopen() == [f"{0:020d}: index made anew from the log"]
+    assert partition.reopen() == [f"{0:020d}: index rebuilt from the log"]
     assert path.read_bytes() == index
     overwrite(path, index[:20] + b"\xff" + index[21:])
-    assert any("written anew" in line for line in partition.repair_index(0))
+    assert any("index rewritten" in line for line in partition.repair_index(0))
     assert path.read_bytes() == index
     assert partition.repair_index(0) == []
 

@@ -363,7 +363,7 @@ def test_a_message_larger_than_a_piece_of_the_scan(tmp_path: Path) -> None:
     large = os.urandom(1000) * (CHUNK_SIZE // 1000 + 10)
     partition.append(b"small", large, b"small again")
     partition.index_file().unlink()
-    assert partition.reopen() == [f"{0:020d}: index written anew"]
+    assert partition.reopen() == [f"{0:020d}: index rewritten"]
     slices = partition.reader.read(partition.log.written, 1, 1, 1)
     assert slices.message_count == 1
     assert b"".join(slices.views)[64:] == large
