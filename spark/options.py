@@ -71,6 +71,8 @@ class SegmentFiles:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
+    """Everything that a reader of the format "iggy" is asked for, with its defaults."""
+
     access: Access
     topics: Topics
     start: Plan

@@ -1,7 +1,7 @@
 """Which frames of a client are taken in: the bounds of a connection, and the decision.
 
 Pure. The length of a frame is known before its body has come, so nothing is ever reserved for one
-that is too long, or that nobody who has not logged in may send.
+that is too long, or that needs a login before it may be sent.
 """
 
 from dataclasses import dataclass

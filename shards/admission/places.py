@@ -3,12 +3,12 @@
 Connections are `Shares`: a taker has at most CONNECTIONS_WEIGHT times what is free, as far as the
 settings leave it at that, so that no address and no user ever has all of them. Whether one more is
 let in is asked of its address and of all users who are logged in from there, since who comes next
-is most likely one of them. Once a connection is in, it stays, whoever logs in on it: it only
-counts for another taker then.
+is most likely one of them. Once a connection is in, it stays, also when a user logs in on it: it
+only counts for another taker then.
 
-Connections without a login have places of their own, `before_login`. Nobody is refused for want of
-one: if all are taken, the address that has most of them loses its oldest that has nothing in work.
-A client that logs in at once has left that place long before it is the oldest.
+Connections without a login have places of their own, `before_login`. No connection is refused for
+want of one: if all are taken, the address that has most of them loses its oldest that has nothing
+in work. A client that logs in at once has left that place long before it is the oldest.
 
 Who is logged in is looked up once a second, and when another one comes: a login takes effect here
 a little later, and costs nothing.

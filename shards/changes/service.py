@@ -36,7 +36,7 @@ class Proposer(Protocol):
 
 
 class MetadataService:
-    """This shard's view of streams, topics and users."""
+    """The streams, topics and users as one shard sees them."""
 
     def __init__(
         self, copy: MetadataCopy, board: Board, on_effects: Callable[[Effects], None]

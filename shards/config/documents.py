@@ -77,6 +77,7 @@ def _read_table(
 
 
 def complaint(key: str, kind: Kind, value: object, error: ValueError) -> str:
+    """The sentence about a value that its kind does not take; secrets are masked."""
     found = MASK if kind.secret else repr(value)
     return f"{key} is {found} ({error}): needs {kind.needs}"
 

@@ -58,6 +58,7 @@ class Rule(NamedTuple):
     found: Callable[[Any], str] = repr
 
     def broken(self, config: Config, _available: Sequence[int]) -> Iterator[str]:
+        """The sentence about the value, if it does not pass."""
         value = attrgetter(self.key)(config)
         if not self.passes(value):
             yield f"{self.key} is {self.found(value)}: needs {self.needs}"
@@ -71,6 +72,7 @@ class AtMost(NamedTuple):
     show: Callable[[int], str]
 
     def broken(self, config: Config, _available: Sequence[int]) -> Iterator[str]:
+        """The sentence about the value, if it is above the other."""
         value, bound = attrgetter(self.key, self.other)(config)
         if value > bound:
             shown = self.show(value)

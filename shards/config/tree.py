@@ -33,11 +33,15 @@ class Leaf:
 
 @dataclass(frozen=True)
 class SubTable:
+    """A table within a table."""
+
     table: type[Table]
 
 
 @dataclass(frozen=True)
 class TableArray:
+    """Any number of tables of one kind."""
+
     table: type[Table]
 
 
@@ -86,11 +90,12 @@ def environment_names() -> dict[str, tuple[Path, Leaf]]:
 
 
 def environment_name(path: Path) -> str:
+    """The variable of a setting: its path in upper case behind IGGY_."""
     return "_".join(["IGGY", *(str(part).upper() for part in path)])
 
 
 def key_text(path: Path) -> str:
-    """The path as it is written in sentences: cluster.node.others[0].ports.tcp"""
+    """The path as sentences have it, `cluster.node.others[0].ports.tcp`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"

@@ -3,8 +3,8 @@
 Every shard opens it, on one port that they share, so there is an answer while others are being
 replaced; whom a stuck one has accepted waits until it is. It is meant for a few readers that ask
 now and then, and for whatever else finds the port: heads, times and the number of connections are
-bounded, a connection is answered once, and a fault in here is told with a 500 and costs nobody
-his messages.
+bounded, a connection is answered once, and a fault in here is answered with a 500 and costs no
+client its messages.
 
     accept ── HEAD_TIME_MAX_S ──> head ── ANSWER_TIME_MAX_S ──> answer, end of our side, gone
 
@@ -25,6 +25,8 @@ from typing import Final, cast
 
 from borzoi.protocol.http_head import (
     HEAD_SIZE_MAX,
+    METHOD_NOT_ALLOWED,
+    OK,
     REASONS,
     HttpRequest,
     Refused,
@@ -42,10 +44,10 @@ CONNECTIONS_MAX: Final = 16
 HEAD_TIME_MAX_S: Final = 3.0
 ANSWER_TIME_MAX_S: Final = 15.0
 PARTING_TIME_MAX_S: Final = 1.0
-"""For somebody who was refused to take note of it and close."""
+"""So long a refused peer has to read its answer and close."""
 
 IGNORED_SIZE_MAX: Final = 1 << 20
-"""Whoever sends more than this behind its head is cut off."""
+"""A peer that sends more than this behind its head is cut off."""
 
 METHODS: Final = ("GET", "HEAD")
 PLAIN: Final = "text/plain; charset=utf-8"
@@ -107,6 +109,7 @@ class HttpDoor:
         return True
 
     def lost(self, connection: "HttpConnection") -> None:
+        """A connection is gone; its place is free."""
         self._open.pop(connection, None)
 
     def misread(self, connection: "HttpConnection", refused: Refused) -> None:
@@ -121,7 +124,7 @@ class HttpDoor:
         if request.path != self._path:
             connection.answer(404, without_body=without_body)
         elif request.method not in METHODS:
-            connection.answer(405)
+            connection.answer(METHOD_NOT_ALLOWED)
         else:
             connection.is_served = True
             self._tasks.start(self._answer(connection, without_body))
@@ -134,10 +137,10 @@ class HttpDoor:
             connection.answer(503, without_body=without_body)
         except Exception:
             # Not worth the life of a worker: partitions would be away for a figure.
-            LOG.exception("metrics cannot be told")
+            LOG.exception("metrics cannot be gathered: the request is answered with 500")
             connection.answer(500, without_body=without_body)
         else:
-            connection.answer(200, text, CONTENT_TYPE, without_body=without_body)
+            connection.answer(OK, text, CONTENT_TYPE, without_body=without_body)
 
 
 def gives_way(places: Sequence[tuple[str, bool]], newcomer: str) -> int | None:
@@ -173,9 +176,10 @@ class HttpConnection(asyncio.Protocol):
         self._peer_has_ended = False
         self._ignored_bytes = 0
 
-    # What the loop tells.
+    # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place; without one the connection ends at once."""
         # Of uvloop's own kind, which is no subclass of asyncio's.
         connected = cast("asyncio.Transport", transport)
         peer = connected.get_extra_info("peername")
@@ -187,6 +191,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer = self._door.loop.call_later(HEAD_TIME_MAX_S, self._head_is_late)
 
     def data_received(self, data: bytes) -> None:
+        """Collect the head, and pass the request on once it is whole."""
         if self._head_is_read:
             self._ignored_bytes += len(data)
             if self._ignored_bytes > IGNORED_SIZE_MAX:
@@ -194,7 +199,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._head += data[: HEAD_SIZE_MAX - len(self._head)]
         if b"\n" not in data and len(self._head) < HEAD_SIZE_MAX:
-            # Not looked at for each byte of somebody who sends them one by one.
+            # A head is parsed per line, not per byte: some peers send bytes one by one.
             return
         try:
             request = read_head(self._head)
@@ -207,11 +212,12 @@ class HttpConnection(asyncio.Protocol):
             self._door.asked(self, request)
 
     def eof_received(self) -> bool:
-        """True: the answer can still be sent to somebody who says no more."""
+        """Returns True while an answer is due: the peer may have ended its side and still read."""
         self._peer_has_ended = True
         return self._head_is_read and not self._is_answered
 
     def connection_lost(self, _error: Exception | None) -> None:
+        """Give the place back."""
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
@@ -227,12 +233,12 @@ class HttpConnection(asyncio.Protocol):
         *,
         without_body: bool = False,
     ) -> None:
-        """Say it, and that it was all."""
+        """Write the answer and end our side. Nothing happens if the peer is gone."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         self._is_answered = True
-        if status != 200:
+        if status != OK:
             self._end_in(PARTING_TIME_MAX_S)
         if body is None:
             body = f"{status} {REASONS[status]}\n".encode()
@@ -245,6 +251,7 @@ class HttpConnection(asyncio.Protocol):
             transport.write_eof()
 
     def abort(self) -> None:
+        """End the connection at once; what is not sent yet is dropped."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -126,7 +126,9 @@ class Intake:
         else:
             self._take(block, block.view, start, start + nbytes)
 
-    def _take(self, block: Buffer | None, view: memoryview, start: int, end: int) -> None:
+    def _take(  # noqa: C901 - one case for each thing that can lie next in the stream
+        self, block: Buffer | None, view: memoryview, start: int, end: int
+    ) -> None:
         """Cut frames from bytes that lie in a shared block, or in private memory (None)."""
         self._taking = True
         requests_left = REQUESTS_PER_TURN_MAX

@@ -176,7 +176,7 @@ class Listener:
 
 
 def open_socket(address: str, options: TcpSocket) -> socket.socket:
-    """A bound socket that shares its port with the other shards (and with nobody else's user)."""
+    """A bound socket that shares its port with the other shards, not with other users."""
     family, where = _resolved(address)
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:

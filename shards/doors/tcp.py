@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receive = receive
         self._framing: Framing = ClassicFraming()
         self._whole, self._polled = self._framing.whole, self._framing.polled
-        # Frames up to here are admitted whatever they are and whoever sends them.
+        # Frames up to here are admitted with every code, before and after the login.
         self._admitted_size = min(
             limits.frame_size_max_before_login,
             limits.control_frame_size_max,

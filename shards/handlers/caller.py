@@ -26,7 +26,7 @@ class Caller(Protocol):
 
     @property
     def user(self) -> int:
-        """The user who is logged in. Raises if nobody is, which may have changed meanwhile."""
+        """The user who is logged in. Raises if none is, which may have changed meanwhile."""
 
 
 def who_asks(caller: Caller) -> Who:

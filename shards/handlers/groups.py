@@ -1,7 +1,7 @@
 """Commands about consumer groups.
 
-What is missing is told before what is not allowed: stream, topic, group, then the permission. The
-order is the one clients know.
+What is missing is reported before what is not allowed: stream, topic, group, then the permission.
+The order is the one clients know.
 """
 
 from borzoi.protocol.codes import Code

@@ -33,7 +33,7 @@ def login_with_personal_access_token(
 
 
 def logout_user(_services: Services, caller: Caller, _command: LogoutUser) -> None:
-    """Be nobody again; the connection stays."""
+    """The session has no user any more; the connection stays."""
     caller.user_id = caller.suspended_user = None
 
 

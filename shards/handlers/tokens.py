@@ -42,7 +42,7 @@ async def create_personal_access_token(
 async def delete_personal_access_token(
     services: Services, caller: Caller, command: DeletePersonalAccessToken
 ) -> None:
-    """Withdraw a token: nobody logs in with it any more, on whichever shard."""
+    """Withdraw a token: no shard accepts a login with it any more."""
     await services.metadata.change(command, _owner(services, caller).id)
 
 

@@ -116,7 +116,7 @@ async def _change(
 
 
 def _tell_if_ignored(services: Services, command: CreateTopic | UpdateTopic) -> None:
-    """Iggy's default is that topics have no say: whoever does not know that should hear of it."""
+    """Log a codec that a topic asks for and does not get: in Iggy's default topics have no say."""
     wanted = ignored(services.compression, command.compression_algorithm)
     if wanted is not None:
         LOG.warning(

@@ -1,6 +1,6 @@
 """Commands about users, their permissions and passwords.
 
-Most ask for the permission before they look whether the user is there; only reading somebody
+Most ask for the permission before they look whether the user is there; only reading a user
 and changing a password look first. The order is the one clients know.
 """
 
@@ -71,7 +71,7 @@ async def update_user(services: Services, caller: Caller, command: UpdateUser) -
 
 
 async def delete_user(services: Services, caller: Caller, command: DeleteUser) -> None:
-    """Remove a user with its tokens; its sessions are nobody's from now on."""
+    """Remove a user with its tokens; its sessions have no user from now on."""
     require(services.metadata.refresh(), caller.user, Code.DELETE_USER)
     await services.metadata.change(command, caller.user)
 
@@ -85,7 +85,7 @@ async def update_permissions(
 
 
 async def change_password(services: Services, caller: Caller, command: ChangePassword) -> None:
-    """A new password for oneself, or as an administrator for somebody whose password one knows."""
+    """A new password for the caller, or for a user whose password an administrator knows."""
     check_password(command.current_password)
     check_password(command.new_password)
     user = _may_change_password(services, caller, command)
@@ -94,7 +94,7 @@ async def change_password(services: Services, caller: Caller, command: ChangePas
     await services.logins.verify(account_of(user), command.current_password, who)
     hashed = await services.logins.hash(command.new_password, who)
     _may_change_password(services, caller, command)
-    # The log takes it only if `stored` is still that user's hash, whoever has the id by now.
+    # The log takes it only if `stored` is still that user's hash: the id may be another's by now.
     await services.metadata.change(SetPasswordHash(user_id, hashed, stored), caller.user)
 
 

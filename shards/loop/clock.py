@@ -1,9 +1,9 @@
 """The time of day as the broker counts it: the calendar at its start, and even seconds since.
 
-Messages and tokens expire by it and metadata is dated by it. Somebody who sets the machine's clock
+Messages and tokens expire by it and metadata is dated by it. A machine clock that is set
 makes nothing expire early or late; a sleeping machine is no reason to stop counting, hence
 CLOCK_BOOTTIME. The supervisor notes the start, so all workers count alike, also one that is
-restarted after somebody has set the clock.
+restarted after the clock was set.
 """
 
 import time
@@ -19,7 +19,7 @@ class BrokerStart(msgspec.Struct, frozen=True):
 
 
 def broker_start() -> BrokerStart:
-    """This moment."""
+    """The moment of the call, on both clocks."""
     return BrokerStart(time.time_ns() // 1000, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
 

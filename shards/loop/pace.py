@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 ROUNDING_S: Final = 1e-6
-"""Nobody waits for less: it is what sums of fractions are wrong by, and more."""
+"""A wait that is shorter is none: sums of fractions are wrong by less than this."""
 
 Key = TypeVar("Key", bound=Hashable)
 

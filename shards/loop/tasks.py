@@ -1,4 +1,4 @@
-"""Coroutines that nobody awaits, kept alive and watched."""
+"""Coroutines without a caller that awaits them, kept alive and watched."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

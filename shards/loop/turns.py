@@ -7,8 +7,8 @@ them wants, the others wait for one of its turns each and no more:
     has just had its turn. Of what it wants, the lowest `order` comes first, then the oldest.
 
 A *rank* is a handicap: a taker of rank 3 lets RANK_TURNS x 3 turns of others go first that would
-have come after it. So who is suspect is late, but nobody waits for ever, however many of a better
-rank come. Ranks and orders are asked for when somebody is chosen: they change while one waits.
+have come after it. So a suspect taker is late, but none waits for ever, however many of a better
+rank come. Ranks and orders are asked for when a taker is chosen: they change while one waits.
 
 With a *pace* each taker has so many turns a second, after a burst. Who has had them waits, and
 meanwhile all others go on.
@@ -42,7 +42,7 @@ def no_handicap() -> int:
 
 
 def always() -> bool:
-    """Somebody who cannot leave."""
+    """The `is_there` of a taker that cannot leave."""
     return True
 
 
@@ -112,7 +112,7 @@ class FairTurns:
         Disconnected if the taker has no place to wait in, or is not there any more when its turn
         comes.
         """
-        # While nobody has the turn, all that wait do so for their pace.
+        # While no taker has the turn, all that wait do so for their pace.
         if self._taken or taker in self._queues or (is_paced and self._pace_s(taker)):
             await self._wait(taker, _Wish(_future(), rank, order, is_there), is_paced=is_paced)
         else:
@@ -219,7 +219,7 @@ class FairTurns:
         return 0.0 if self._paces is None else self._paces.wait_s(taker)
 
     def _look_again_later(self) -> None:
-        """Nobody has the turn: who waits does so for its pace."""
+        """No taker has the turn: those that wait do so for their pace."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -127,7 +127,7 @@ def check_arguments(command: MetadataCommand) -> None:
                 )
 
 
-def decide(
+def decide(  # noqa: C901, PLR0911, PLR0912 - a table: one case for each command
     state: State,
     command: MetadataCommand,
     *,
@@ -355,8 +355,11 @@ def _check_slots(state: State, count: int, settings: MetadataSettings) -> None:
 
 
 def _topic_size(requested: int, settings: MetadataSettings) -> int:
-    """The size of a new topic. An update may go below one segment: a topic may be older than the
-    segment size that is configured now, and a new name must not need a new size."""
+    """The size of a new topic, at least one segment.
+
+    An update may go below: a topic may be older than the segment size that is configured now, and
+    a new name must not need a new size.
+    """
     if requested != SERVER_DEFAULT and requested < settings.segment_size:
         raise InvalidTopicSize(
             f"a topic of {requested} bytes cannot hold one segment of {settings.segment_size}"

@@ -28,11 +28,15 @@ class RunPurged(NamedTuple):
 
 
 class TopicRef(NamedTuple):
+    """A topic, by its ids."""
+
     stream_id: int
     topic_id: int
 
 
 class GroupRef(NamedTuple):
+    """A consumer group, by its ids."""
+
     stream_id: int
     topic_id: int
     group_id: int

@@ -42,18 +42,26 @@ class Stored(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
 
 
 class OfStream(Stored, frozen=True):
+    """An entry about a stream."""
+
     stream_id: int
 
 
 class OfTopic(OfStream, frozen=True):
+    """An entry about a topic of a stream."""
+
     topic_id: int
 
 
 class OfUser(Stored, frozen=True):
+    """An entry about a user."""
+
     user_id: int
 
 
 class StreamCreated(OfStream, frozen=True, tag="stream_created"):
+    """A stream without topics exists."""
+
     name: str
 
     def apply(self, state: State, timestamp: int, _effects: Effects) -> None:
@@ -63,6 +71,8 @@ class StreamCreated(OfStream, frozen=True, tag="stream_created"):
 
 
 class StreamUpdated(OfStream, frozen=True, tag="stream_updated"):
+    """The stream has another name."""
+
     name: str
 
     def apply(self, state: State, _timestamp: int, _effects: Effects) -> None:
@@ -72,6 +82,8 @@ class StreamUpdated(OfStream, frozen=True, tag="stream_updated"):
 
 
 class StreamDeleted(OfStream, frozen=True, tag="stream_deleted"):
+    """The stream, its topics and the rights on them are gone."""
+
     def apply(self, state: State, _timestamp: int, effects: Effects) -> None:
         stream = state.streams[self.stream_id]
         for topic_id in list(stream.topics):
@@ -84,12 +96,16 @@ class StreamDeleted(OfStream, frozen=True, tag="stream_deleted"):
 
 
 class StreamPurged(OfStream, frozen=True, tag="stream_purged"):
+    """All topics of the stream go on empty."""
+
     def apply(self, state: State, _timestamp: int, effects: Effects) -> None:
         for topic in state.streams[self.stream_id].topics.values():
             _purge_topic(self.stream_id, topic, effects)
 
 
 class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
+    """A topic with its first partitions exists."""
+
     name: str
     partitions_count: int
     compression_algorithm: int
@@ -116,6 +132,8 @@ class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
 
 
 class TopicUpdated(OfTopic, frozen=True, tag="topic_updated"):
+    """The topic has another name and other settings; its partitions stay."""
+
     name: str
     compression_algorithm: int
     message_expiry: int
@@ -136,17 +154,23 @@ class TopicUpdated(OfTopic, frozen=True, tag="topic_updated"):
 
 
 class TopicDeleted(OfTopic, frozen=True, tag="topic_deleted"):
+    """The topic, its partitions, groups and the rights on it are gone."""
+
     def apply(self, state: State, _timestamp: int, effects: Effects) -> None:
         _delete_topic(state, state.streams[self.stream_id], self.topic_id, effects)
         _withdraw_grants(state, lambda old: without_topic(old, self.stream_id, self.topic_id))
 
 
 class TopicPurged(OfTopic, frozen=True, tag="topic_purged"):
+    """The partitions of the topic go on empty."""
+
     def apply(self, state: State, _timestamp: int, effects: Effects) -> None:
         _purge_topic(self.stream_id, state.topic(self.stream_id, self.topic_id), effects)
 
 
 class PartitionsCreated(OfTopic, frozen=True, tag="partitions_created"):
+    """The topic has `count` partitions more, with the ids behind its last."""
+
     count: int
 
     def apply(self, state: State, timestamp: int, effects: Effects) -> None:
@@ -181,6 +205,8 @@ class PartitionsDeleted(OfTopic, frozen=True, tag="partitions_deleted"):
 
 
 class GroupCreated(OfTopic, frozen=True, tag="group_created"):
+    """A consumer group without members exists."""
+
     group_id: int
     name: str
 
@@ -192,6 +218,8 @@ class GroupCreated(OfTopic, frozen=True, tag="group_created"):
 
 
 class GroupDeleted(OfTopic, frozen=True, tag="group_deleted"):
+    """The consumer group and its offsets are gone."""
+
     group_id: int
 
     def apply(self, state: State, _timestamp: int, effects: Effects) -> None:
@@ -203,6 +231,8 @@ class GroupDeleted(OfTopic, frozen=True, tag="group_deleted"):
 
 
 class UserCreated(OfUser, frozen=True, tag="user_created"):
+    """A user exists, with the hash of its password."""
+
     username: str
     password_hash: str
     status: int
@@ -239,6 +269,8 @@ class UserUpdated(OfUser, frozen=True, tag="user_updated"):
 
 
 class UserDeleted(OfUser, frozen=True, tag="user_deleted"):
+    """The user and its tokens are gone."""
+
     def apply(self, state: State, _timestamp: int, effects: Effects) -> None:
         user = state.users.pop(self.user_id)
         for token in user.tokens.values():
@@ -249,6 +281,8 @@ class UserDeleted(OfUser, frozen=True, tag="user_deleted"):
 
 
 class PermissionsUpdated(OfUser, frozen=True, tag="permissions_updated"):
+    """The user has these permissions instead of its former ones; None is none."""
+
     permissions: bytes | None = None
 
     def apply(self, state: State, _timestamp: int, _effects: Effects) -> None:
@@ -256,6 +290,8 @@ class PermissionsUpdated(OfUser, frozen=True, tag="permissions_updated"):
 
 
 class PasswordChanged(OfUser, frozen=True, tag="password_changed"):
+    """The user logs in with another password."""
+
     password_hash: str
 
     def apply(self, state: State, _timestamp: int, effects: Effects) -> None:
@@ -264,6 +300,8 @@ class PasswordChanged(OfUser, frozen=True, tag="password_changed"):
 
 
 class TokenCreated(OfUser, frozen=True, tag="token_created"):
+    """The user has a token more. Its expired ones are gone."""
+
     name: str
     hash: str
     expiry_at: int = 0
@@ -280,6 +318,8 @@ class TokenCreated(OfUser, frozen=True, tag="token_created"):
 
 
 class TokenDeleted(OfUser, frozen=True, tag="token_deleted"):
+    """The token of this name is gone."""
+
     name: str
 
     def apply(self, state: State, _timestamp: int, _effects: Effects) -> None:

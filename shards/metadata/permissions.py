@@ -129,9 +129,7 @@ def can(
     permissions = user.permissions
     if _any(permissions.global_permissions, rule.globals):
         return True
-    if stream_id is None:
-        return False
-    on_stream = permissions.streams.get(stream_id)
+    on_stream = None if stream_id is None else permissions.streams.get(stream_id)
     if on_stream is None:
         return False
     if _any(on_stream, rule.stream):

@@ -17,6 +17,7 @@ import os
 from typing import Final, NamedTuple
 
 from borzoi.shards.metadata_log.snapshot import (
+    Snapshot,
     SnapshotDamaged,
     previous_path,
     read_index,
@@ -108,13 +109,10 @@ def shorten_log(
     shortened. Anything that is wrong with the files is left alone: opening them reports it.
     """
     files.unlink_if_there(temporary_path(log_path))
-    try:
-        previous = read_snapshot(files, previous_path(snapshot_path), encryption)
-        newest = read_snapshot(files, snapshot_path, encryption)
-    except SnapshotDamaged:
+    both = _sound_snapshots(files, snapshot_path, encryption)
+    if both is None:
         return None
-    if previous is None or newest is None or previous.end.index >= newest.end.index:
-        return None
+    previous, newest = both
     try:
         fd = files.open(log_path, os.O_RDONLY)
     except FileNotFoundError:
@@ -141,6 +139,20 @@ def shorten_log(
         raise
     files.fsync_directory(os.path.dirname(os.path.abspath(log_path)))
     return Shortened(cut.index, cut.position)
+
+
+def _sound_snapshots(
+    files: Files, snapshot_path: Path, encryption: Encryption | None
+) -> tuple[Snapshot, Snapshot] | None:
+    """Both snapshots, the older one first; None unless both are there, sound and in order."""
+    try:
+        previous = read_snapshot(files, previous_path(snapshot_path), encryption)
+        newest = read_snapshot(files, snapshot_path, encryption)
+    except SnapshotDamaged:
+        return None
+    if previous is None or newest is None or previous.end.index >= newest.end.index:
+        return None
+    return previous, newest
 
 
 def temporary_path(path: Path) -> str:

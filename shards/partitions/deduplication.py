@@ -2,7 +2,7 @@
 
 The window of a partition is the last `entries_max` messages of its log that have not expired on
 the partition's own clock: what the log stamps, which never goes back. It follows from the log
-alone. So it is made anew from there, by a thread and at the first append, whenever it is not
+alone. So it is read back from there, by a thread and at the first append, whenever it is not
 known: after a start, after a death, and after a write that failed and took its messages along.
 Appends that come meanwhile wait, in their order.
 
@@ -46,6 +46,7 @@ TRIM_INTERVAL_S: Final = 30.0
 
 
 def wall_clock_us() -> int:
+    """Microseconds since 1970 by the clock of the machine."""
     return time.time_ns() // 1000
 
 
@@ -120,7 +121,7 @@ class Deduplication:
         trims.start_at_once()
 
     def forget_expired(self, partitions: Iterable[OwnedPartition]) -> None:
-        """Give back the memory of windows that nobody appended to for a while."""
+        """Give back the memory of windows without an append for a while."""
         now_us = self._now_us()
         for partition in partitions:
             if partition.window is not None:
@@ -167,7 +168,7 @@ class Deduplication:
         """Read the window back from the log, then append what waits for it."""
         log = partition.log
         if log.staged_messages:
-            # Known to nobody but the window that is lost; whoever waits for them is told.
+            # Only the window that is lost knew them; the flush answers sends that wait for them.
             self._commit.flush(partition, lambda _status: None, fsync=False)
         window = Window(self._new_seen(), log.staged_end)
         tails = log.tail(self._entries_max)
@@ -183,7 +184,7 @@ class Deduplication:
                     window.seen, log.directory, tails, timestamp_min, self._files, log.cipher
                 )
             except Exception as error:
-                # Also a fault of ours: whoever waits must hear of it, and in the loop's thread.
+                # Also a fault of ours: sends that wait get a status, and in the loop's thread.
                 LOG.exception("the last ids of partition %s cannot be read", partition.target)
                 failed = CannotReadFile(str(error))
             self._loop.call_soon_threadsafe(self._loaded, partition, window, failed)

@@ -44,7 +44,7 @@ class GroupCommit:
         self._journal_messages_max = journal_messages_max
         self._journal_size_max = journal_size_max
         self.faults = WriteFaults(Written.MESSAGES, Written.SYNC, Written.OFFSETS)
-        # Told when a segment was sealed and has reached the disk; the worker wires it.
+        # Called when a segment was sealed and has reached the disk; the worker wires it.
         self.on_sealed: Callable[[OwnedPartition], None] | None = None
         self.saves_running = 0
         """Recovery points that a thread is saving; a stop waits for them."""
@@ -102,7 +102,7 @@ class GroupCommit:
             if log.staged_messages or not (log.is_synced and partition.offsets.is_synced):
                 self.flush(partition, self._save_recovery_point_after(partition), fsync=True)
             elif not log.is_point_saved:
-                # Somebody else's sync was the last: of a sealed segment, or each send's own.
+                # The last sync was not this one's: it was of a sealed segment, or each send's own.
                 self._save_recovery_point_after(partition)(0)
 
     def _commit_turn(self) -> None:
@@ -177,8 +177,8 @@ class GroupCommit:
             partition.log.write()
         except BrokerError as error:
             self._report_failed_write(partition, error)
-            # Whoever called, the whole group is gone: also batches of this turn that wait for
-            # its end and would find nothing left to write there.
+            # The whole group is gone, for every caller: also batches of this turn that wait
+            # for its end and would find nothing left to write there.
             appends, partition.appends = partition.appends, []
             for ended in appends:
                 ended(error.status)
@@ -217,7 +217,7 @@ class GroupCommit:
             except BrokerError as error:
                 failed = error
             except Exception as error:
-                # A fault of ours, but whoever waits must hear of it, and in the loop's thread.
+                # A fault of ours, but sends that wait get a status, and in the loop's thread.
                 LOG.exception("the sync of partition %s broke", partition.target)
                 failed = CannotSyncFile(str(error))
             self._loop.call_soon_threadsafe(finished, failed)
@@ -237,16 +237,11 @@ class GroupCommit:
             partition.log.finish_sync(plan)
         status = 0
         if error is not None and not partition.alive:
-            # Purged or deleted while it was being synced: nobody needs those bytes any more.
+            # Purged or deleted while it was being synced: those bytes are needed no more.
             LOG.info("partition %s ended before it was synced", partition.target)
         elif error is not None:
             status = CannotSyncFile.status
-            if self._durability is Durability.FSYNC:
-                # Those who wait are told that nothing was appended: it must never show.
-                partition.log.refuse_writes()
-            until = "it is read-only until restart" if partition.log.read_only else "tried again"
-            LOG.error("partition %s did not reach the disk, %s: %s", partition.target, until, error)
-            self.faults.note(Written.SYNC, error)
+            self._report_failed_sync(partition, error)
         elif partition.alive and self._durability is Durability.FSYNC:
             # Not log.written: that may have grown since this sync began. Or shrunk, at the front.
             self.publish(partition, partition.log.segments.without_oldest(written, 0))
@@ -260,6 +255,14 @@ class GroupCommit:
             self.touch(partition)
         if partition.sync_waiters and not partition.syncing:
             self._start_sync(partition)
+
+    def _report_failed_sync(self, partition: OwnedPartition, error: BrokerError) -> None:
+        if self._durability is Durability.FSYNC:
+            # Sends that wait get an error, so what they appended must never show.
+            partition.log.refuse_writes()
+        until = "it is read-only until restart" if partition.log.read_only else "tried again"
+        LOG.error("partition %s did not reach the disk, %s: %s", partition.target, until, error)
+        self.faults.note(Written.SYNC, error)
 
     def _save_recovery_point_after(self, partition: OwnedPartition) -> Ended:
         """Once the saver's sync is done, note how far a start after a crash need not look."""
@@ -281,7 +284,7 @@ class GroupCommit:
             if partition.alive:
                 LOG.warning("partition %s: %s", partition.target, error)
             else:
-                # Purged or deleted meanwhile: nobody needs to know how far it got.
+                # Purged or deleted meanwhile: how far it got does not matter.
                 LOG.info("partition %s ended before it was saved", partition.target)
 
         def ended(status: int) -> None:

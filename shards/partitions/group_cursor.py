@@ -56,7 +56,7 @@ class Cursor:
             raise NotResolvedConsumer(f"{claim} is closed since {self.fence}")
         self.fence = claim.epoch
         if self.watch is not None and claim.epoch >= self.watch.ticket:
-            # That revocation was called off, or is over: somebody has a newer right.
+            # That revocation was called off, or is over: a member has a newer right.
             self.watch = None
 
     def begin_poll(self, claim: Claim) -> None:
@@ -78,7 +78,7 @@ class Cursor:
             self.marks[:2] = [Mark(newer.epoch, max(older.offset, newer.offset))]
 
     def committed(self, offset: int) -> None:
-        """Forget what nobody has to wait for any more, but the newest."""
+        """Forget marks that no revocation waits for any more, but the newest."""
         self.marks = [one for one in self.marks[:-1] if one.offset > offset] + self.marks[-1:]
 
     def revoke(self, watch: Watch) -> None:

@@ -232,7 +232,7 @@ class Partitions:
             for partition in ended:
                 # Appends that this turn has staged came before the purge: they are answered OK.
                 if self._end(partition, 0) and len(ended) <= EAGER_FILES_MAX:
-                    self._begin_anew(partition.target._replace(birth=new.birth))
+                    self._begin_again(partition.target._replace(birth=new.birth))
         for stream_id, topic_id, group_id in effects.groups_removed:
             for partition in self._owned_of_topic(stream_id, topic_id):
                 partition.cursors.pop(group_id, None)
@@ -269,7 +269,7 @@ class Partitions:
         partition.log.close()
         del self.by_namespace[target.namespace]
         moved = self._retire(target.namespace, f"{target.birth}-{target.namespace}")
-        # Last: whoever is told may ask again at once, and must not find the old life.
+        # Last: a waiter may ask again at once, and must not find the old life.
         partition.end(status)
         return moved
 
@@ -292,7 +292,7 @@ class Partitions:
                 del self._refused[namespace]
                 self._retire(namespace, f"refused-{run.birth}-{namespace}")
 
-    def _begin_anew(self, target: Target) -> None:
+    def _begin_again(self, target: Target) -> None:
         """After a purge: an empty first segment, as clients of the files expect to find it."""
         partition = self._open_new(target)
         try:
@@ -329,4 +329,4 @@ class Partitions:
 
 
 def _ignore_status(_status: int) -> None:
-    """For flushes whose failure GroupCommit has reported and nobody waits for."""
+    """For flushes without a waiter, whose failure GroupCommit has reported."""

@@ -18,7 +18,7 @@ from borzoi.storage.offsets import ConsumerOffsets
 from borzoi.storage.published import Published
 
 Ended = Callable[[int], None]
-"""Told the status of what it waited for."""
+"""Called with the status of what it waited for."""
 
 
 class Delayed(NamedTuple):
@@ -59,7 +59,7 @@ class OwnedPartition:
     delayed: list[Delayed] = field(default_factory=list)
 
     def end(self, status: int) -> None:
-        """The partition is gone: nobody waits any longer, nothing is published any more."""
+        """The partition is gone: all waiters get `status`, and nothing is published any more."""
         self.alive = False
         waiters = [*self.appends, *self.offset_commits, *self.sync_waiters]
         self.appends, self.offset_commits, self.sync_waiters = [], [], []

@@ -1,4 +1,4 @@
-"""A batch whose owner died with it in its hands: what of it lies in the log already?"""
+"""What of a batch lies in the log already, if the owner died while it appended the batch."""
 
 from borzoi.protocol.batch import first_stamped_offset
 from borzoi.shards.partitions.partition import OwnedPartition

@@ -23,7 +23,7 @@ from borzoi.storage.retention import Candidate
 
 CANDIDATE: Final = struct.Struct("<QQQQ")  # a Candidate: end offset, size, timestamp, unread
 CANDIDATES_MAX: Final = 1024
-"""So many segments of a partition are told at once: the cleaner comes again for the rest."""
+"""So many segments of a partition are reported at once; the cleaner asks again for the rest."""
 
 
 class Owners(Generic[At]):

@@ -376,4 +376,4 @@ def _never(_target: Target, _offset: int, _count: int) -> None:
 
 
 def _ignore_status(_status: int) -> None:
-    """For flushes whose failure GroupCommit has reported and nobody waits for."""
+    """For flushes without a waiter, whose failure GroupCommit has reported."""

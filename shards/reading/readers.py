@@ -152,6 +152,6 @@ class Readers:
             self._readers[key] = reader
             if len(self._readers) > READERS_MAX:
                 # The one made first, not the one used last: noting every use costs more than
-                # making a reader anew once in a thousand.
+                # making a reader again once in a thousand.
                 self._readers.pop(next(iter(self._readers))).let_go()
         return reader

@@ -108,8 +108,10 @@ class WarmReads:
         user: int,
         copied_max: int | None = None,
     ) -> None:
-        """Read as `PartitionReader.attempt` does, for a user; `ended` is called at once if
-        nothing is cold."""
+        """Read as `PartitionReader.attempt` does, for a user.
+
+        `ended` is called at once if nothing is cold.
+        """
         taker = user_taker(user)
         wanted = Wanted(reader, published, first_offset, count, bytes_max, copied_max, taker)
         self._attempt(wanted, ended, WARM_TRIES_MAX)
@@ -160,7 +162,7 @@ class WarmReads:
                 return
             held = [missing.take_in() for missing in packed.missing if missing.is_loaded]
             again()
-            # Until then nobody else held them.
+            # Until then nothing else held them.
             del held
 
         def run() -> None:

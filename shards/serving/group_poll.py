@@ -1,7 +1,7 @@
 """POLL_MESSAGES in the name of a group.
 
 The partition is the client's choice or the next of the round; its owner decides what is returned,
-because all members of the group share one offset there. A partition that is somebody else's gives
+because all members of the group share one offset there. A partition of another member gives
 no error, but nothing. By callbacks, and without state: a session has one request in work.
 """
 
@@ -81,7 +81,7 @@ def _poll(
             views, count, _, size = NO_SLICES if slices is None else slices
             poller.reply(Messages(holding.partition, current, count, views, size))
         elif status in (NotResolvedConsumer.status, PartitionNotFound.status):
-            # It went to somebody else, or was purged or deleted, while we were asking.
+            # It went to another member, or was purged or deleted, while we were asking.
             poller.reply(NOTHING)
         else:
             poller.fail_with(status)

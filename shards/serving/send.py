@@ -25,7 +25,7 @@ from borzoi.shards.serving.new_life import Named, new_life
 from borzoi.shards.serving.reply import OK, Reply
 
 ROUTES_MAX: Final = 64
-"""Places one session is remembered to send to; one more and all are looked up anew."""
+"""Places one session is remembered to send to; one more and all are looked up again."""
 
 
 class Route(NamedTuple):

@@ -62,7 +62,7 @@ CLOSING: Final = (StaleClient, ClientNotFound)
 
 
 def client_id_of(address: str) -> int:
-    """The id under which the broker knows whoever connects from there."""
+    """The id under which the broker knows a client that connects from there."""
     return xxhash.xxh32_intdigest(address.encode())
 
 
@@ -131,14 +131,16 @@ class Session:
 
     @property
     def user(self) -> int:
-        """The user who is logged in. A handler that has waited may find that nobody is any more."""
+        """The user who is logged in. Raises if none is: a handler that has waited may find so."""
         if self.user_id is None:
-            raise self._nobody("this")
+            raise self._without_user("this")
         return self.user_id
 
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
-        """Carry out one request. Bytes of `payload` are valid until this returns, those of a
-        SEND_MESSAGES until the answer."""
+        """Carry out one request.
+
+        Bytes of `payload` are valid until this returns, those of a SEND_MESSAGES until the answer.
+        """
         try:
             if code == SEND_MESSAGES:
                 if self.user_id is None:
@@ -159,7 +161,7 @@ class Session:
         """The status that a send which begins so gets in any case; 0 if it may be appended."""
         try:
             if self.user_id is None:
-                raise self._nobody(Code.SEND_MESSAGES.name)
+                raise self._without_user(Code.SEND_MESSAGES.name)
             self._sending.check_head(head)
         except BrokerError as error:
             LOG.debug("client %d: not taken in, %d: %s", self.client_id, error.status, error)
@@ -224,14 +226,14 @@ class Session:
             as_group = code in WITH_CONSUMER and bytes(payload[:1]) == AS_GROUP
             if as_group or code == Code.JOIN_CONSUMER_GROUP:
                 return StaleClient(f"client {self.client_id} is not registered any more")
-        return self._nobody(Code(code).name)
+        return self._without_user(Code(code).name)
 
     @property
     def status_without_login(self) -> int | None:
         """What a frame is refused with that only users may send; None if one is logged in."""
-        return None if self.user_id is not None else self._nobody("this").status
+        return None if self.user_id is not None else self._without_user("this").status
 
-    def _nobody(self, what: str) -> BrokerError:
+    def _without_user(self, what: str) -> BrokerError:
         if self.was_removed:
             return Unauthorized(f"the user of client {self.client_id} was removed")
         return Unauthenticated(f"{what} needs a login")

@@ -13,6 +13,8 @@ PORT_MAX: Final = 65535
 
 
 class Address(NamedTuple):
+    """Where a listener is bound; the host is a name or an address without brackets."""
+
     host: str
     port: int
 
@@ -32,6 +34,7 @@ def parse_address(text: str) -> Address:
 
 
 def format_address(host: str, port: int) -> str:
+    """The text of an address; an IPv6 host gets its brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -15,6 +15,9 @@ from borzoi.shards.settings.errors import ConfigError
 KEY = "system.sharding.cpu_allocation"
 NEEDS = 'needs "all", a count, "START..END", "numa:auto" or "numa:nodes=0,1;cores=4;no_ht=true"'
 
+DIGITS_MAX = 9
+"""Of a count or the number of a CPU; a longer text is none."""
+
 
 @dataclass(frozen=True)
 class AllCpus:
@@ -23,6 +26,8 @@ class AllCpus:
 
 @dataclass(frozen=True)
 class CpuCount:
+    """So many shards, on the first CPUs this process may use."""
+
     count: int
 
 
@@ -87,4 +92,4 @@ def _parse_numa(text: str) -> NumaCpus:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 9
+    return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX

@@ -29,6 +29,7 @@ TomlValue = bool | int | str | list[str]
 U16_MAX: Final = 2**16 - 1
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
+U64_DIGITS: Final = len(str(U64_MAX))
 
 # The numbers clients send for a limit that is none, and for the server's own.
 UNLIMITED: Final = U64_MAX
@@ -43,6 +44,7 @@ DEFAULT_WORDS: Final = frozenset({"default", "Default", "server_default", "Serve
 
 
 def same(value: Any) -> Any:
+    """The value as it is."""
     return value
 
 
@@ -62,24 +64,28 @@ class Kind:
 
 
 def read_bool(value: object) -> bool:
+    """A boolean of TOML."""
     if not isinstance(value, bool):
         raise ValueError("no boolean")
     return value
 
 
 def read_bool_text(text: str) -> bool:
+    """A boolean from "true" or "false", in any case."""
     if text.lower() not in ("true", "false"):
         raise ValueError("no boolean")
     return text.lower() == "true"
 
 
 def read_text(value: object) -> str:
+    """A text of TOML."""
     if not isinstance(value, str):
         raise ValueError("no text")
     return value
 
 
 def read_texts(value: object) -> tuple[str, ...]:
+    """A list of texts of TOML."""
     if not isinstance(value, list):
         raise ValueError("no list")
     return tuple(read_text(item) for item in value)
@@ -110,13 +116,15 @@ def read_texts_text(text: str) -> tuple[str, ...]:
 
 
 def number(high: int) -> Kind:
+    """Whole numbers of 0 to `high`."""
+
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
             raise ValueError("no number of that range")
         return value
 
     def read_number_text(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        if not (text.isascii() and text.isdigit() and len(text) <= U64_DIGITS):
             raise ValueError("no number")
         return read(int(text))
 
@@ -156,6 +164,7 @@ def read_topic_size(value: object) -> int:
 
 
 def show_topic_size(size: int) -> str:
+    """The text of a size limit, as read_topic_size() takes it."""
     if size == UNLIMITED:
         return "unlimited"
     return "server_default" if size == SERVER_DEFAULT else format_size(size)
@@ -181,18 +190,21 @@ def read_expiry(value: object) -> int:
 
 
 def show_expiry(expiry_us: int) -> str:
+    """The text of an expiry, as read_expiry() takes it."""
     if expiry_us == NEVER:
         return "none"
     return "server_default" if expiry_us == SERVER_DEFAULT else format_duration(expiry_us)
 
 
 def read_address(value: object) -> str:
+    """The text of a host and a port."""
     text = read_text(value).strip()
     parse_address(text)
     return text
 
 
 def read_cpu_allocation(value: object) -> str:
+    """The text of an allocation; cpu_allocation.py judges it."""
     if not isinstance(value, int | str) or isinstance(value, bool):
         raise ValueError("no CPU allocation")
     return str(value).strip()

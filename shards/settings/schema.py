@@ -59,11 +59,15 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerGroup(Table, frozen=True, kw_only=True):
+    """How long members of a group have to give up partitions, and how often that is checked."""
+
     rebalancing_timeout: Duration = 30 * SECOND
     rebalancing_check_interval: Duration = 5 * SECOND
 
 
 class MessagesMaintenance(Table, frozen=True, kw_only=True):
+    """Retention: whether, and how often, expired and surplus segments are deleted."""
+
     cleaner_enabled: Flag = False
     interval: Duration = MINUTE
 
@@ -90,11 +94,15 @@ class Archiver(Table, frozen=True, kw_only=True):
 
 
 class DataMaintenance(Table, frozen=True, kw_only=True):
+    """What happens to sealed segments."""
+
     archiver: Archiver = Archiver()
     messages: MessagesMaintenance = MessagesMaintenance()
 
 
 class Cors(Table, frozen=True, kw_only=True):
+    """Which web pages may use the HTTP door."""
+
     enabled: Flag = True
     allowed_methods: Texts = ("GET", "POST", "PUT", "DELETE")
     allowed_origins: Texts = ("*",)
@@ -105,6 +113,8 @@ class Cors(Table, frozen=True, kw_only=True):
 
 
 class TrustedIssuer(Table, frozen=True, kw_only=True):
+    """A foreign issuer of tokens, and the user that its tokens stand for."""
+
     issuer: Text
     jwks_url: Text
     audience: Text
@@ -112,6 +122,8 @@ class TrustedIssuer(Table, frozen=True, kw_only=True):
 
 
 class Jwt(Table, frozen=True, kw_only=True):
+    """The tokens of the HTTP door."""
+
     algorithm: JwtAlgorithm = "HS256"
     issuer: Text = "iggy.apache.org"
     audience: Text = "iggy.apache.org"
@@ -141,12 +153,16 @@ class HttpMetrics(Table, frozen=True, kw_only=True):
 
 
 class HttpTls(Table, frozen=True, kw_only=True):
+    """TLS of the HTTP door."""
+
     enabled: Flag = False
     cert_file: Text = CERT_FILE
     key_file: Text = KEY_FILE
 
 
 class Http(Table, frozen=True, kw_only=True):
+    """The HTTP door."""
+
     enabled: Flag = True
     address: Address = "127.0.0.1:3000"
     max_request_size: Size = 2_000_000
@@ -158,6 +174,8 @@ class Http(Table, frozen=True, kw_only=True):
 
 
 class Tls(Table, frozen=True, kw_only=True):
+    """TLS of a door; `self_signed` makes a certificate at the start."""
+
     enabled: Flag = False
     self_signed: Flag = True
     cert_file: Text = CERT_FILE
@@ -176,6 +194,8 @@ class TcpSocket(Table, frozen=True, kw_only=True):
 
 
 class Tcp(Table, frozen=True, kw_only=True):
+    """The TCP door."""
+
     enabled: Flag = True
     address: Address = "127.0.0.1:8090"
     socket_migration: Flag = True
@@ -185,12 +205,16 @@ class Tcp(Table, frozen=True, kw_only=True):
 
 
 class QuicCertificate(Table, frozen=True, kw_only=True):
+    """The certificate of the QUIC door."""
+
     self_signed: Flag = True
     cert_file: Text = CERT_FILE
     key_file: Text = KEY_FILE
 
 
 class QuicSocket(Table, frozen=True, kw_only=True):
+    """The other keys apply only when `override_defaults` is true."""
+
     override_defaults: Flag = False
     recv_buffer_size: Size = 64_000
     send_buffer_size: Size = 64_000
@@ -198,6 +222,8 @@ class QuicSocket(Table, frozen=True, kw_only=True):
 
 
 class Quic(Table, frozen=True, kw_only=True):
+    """The QUIC door."""
+
     enabled: Flag = True
     address: Address = "127.0.0.1:8080"
     max_concurrent_bidi_streams: U64 = 10_000
@@ -226,37 +252,51 @@ class Websocket(Table, frozen=True, kw_only=True):
 
 
 class MessageSaver(Table, frozen=True, kw_only=True):
+    """How often what is written is synced and the recovery points are saved."""
+
     enabled: Flag = True
     enforce_fsync: Flag = True
     interval: Duration = 30 * SECOND
 
 
 class TokenCleaner(Table, frozen=True, kw_only=True):
+    """How often expired tokens are deleted."""
+
     enabled: Flag = True
     interval: Duration = MINUTE
 
 
 class PersonalAccessToken(Table, frozen=True, kw_only=True):
+    """Tokens with which clients log in instead of a password."""
+
     max_tokens_per_user: U32 = 100
     cleaner: TokenCleaner = TokenCleaner()
 
 
 class Heartbeat(Table, frozen=True, kw_only=True):
+    """Whether silent clients leave the registry, and how often they have to ping."""
+
     enabled: Flag = False
     interval: Duration = 5 * SECOND
 
 
 class TelemetryLogs(Table, frozen=True, kw_only=True):
+    """Where logs go."""
+
     transport: Transport = "grpc"
     endpoint: Text = "http://localhost:7281/v1/logs"
 
 
 class TelemetryTraces(Table, frozen=True, kw_only=True):
+    """Where traces go."""
+
     transport: Transport = "grpc"
     endpoint: Text = "http://localhost:7281/v1/traces"
 
 
 class Telemetry(Table, frozen=True, kw_only=True):
+    """OpenTelemetry."""
+
     enabled: Flag = False
     service_name: Text = "iggy"
     logs: TelemetryLogs = TelemetryLogs()
@@ -264,18 +304,24 @@ class Telemetry(Table, frozen=True, kw_only=True):
 
 
 class BackupCompatibility(Table, frozen=True, kw_only=True):
+    """Without effect: data of other servers is not migrated."""
+
     path: Text = "compatibility"
 
 
 class Backup(Table, frozen=True, kw_only=True):
+    """The place of the archive on disk."""
+
     path: Text = "backup"
     compatibility: BackupCompatibility = BackupCompatibility()
 
 
 class State(Table, frozen=True, kw_only=True):
-    """The metadata log. Ours: after `snapshot_entries` entries, or `snapshot_size` of them if the
-    last snapshot was not larger, another snapshot is written and the log is shortened behind the
-    one before, so that it holds little more than twice as much.
+    """The metadata log.
+
+    Ours: after `snapshot_entries` entries, or `snapshot_size` of them if the last snapshot was not
+    larger, another snapshot is written and the log is shortened behind the one before, so that it
+    holds little more than twice as much.
     """
 
     snapshot_entries: U32 = 10_000
@@ -286,10 +332,14 @@ class State(Table, frozen=True, kw_only=True):
 
 
 class Runtime(Table, frozen=True, kw_only=True):
+    """The place for files of the running server."""
+
     path: Text = "runtime"
 
 
 class Logging(Table, frozen=True, kw_only=True):
+    """The log lines: level, form, files and how long these are kept."""
+
     path: Text = "logs"
     level: Text = "info"
     json: Flag = False
@@ -310,15 +360,21 @@ class Encryption(Table, frozen=True, kw_only=True):
 
 
 class Compression(Table, frozen=True, kw_only=True):
+    """The codec of sealed segments, and whether topics choose their own."""
+
     allow_override: Flag = False
     default_algorithm: Codec = "none"
 
 
 class Stream(Table, frozen=True, kw_only=True):
+    """The folder of streams."""
+
     path: Text = "streams"
 
 
 class Topic(Table, frozen=True, kw_only=True):
+    """The folder of topics, and the limits of those that ask for the default."""
+
     path: Text = "topics"
     max_size: TopicSize = UNLIMITED
     message_expiry: Expiry = NEVER
@@ -352,22 +408,30 @@ class Segment(Table, frozen=True, kw_only=True):
 
 
 class MessageDeduplication(Table, frozen=True, kw_only=True):
+    """How many ids a partition remembers, and how long."""
+
     enabled: Flag = False
     max_entries: U64 = 10_000
     expiry: Duration = MINUTE
 
 
 class Recovery(Table, frozen=True, kw_only=True):
+    """Without effect: metadata that is missing is never invented."""
+
     recreate_missing_state: Flag = False
 
 
 class MemoryPool(Table, frozen=True, kw_only=True):
+    """The memory for frames that are being received."""
+
     enabled: Flag = True
     size: Size = 4 * GIB
     bucket_capacity: U32 = 8192
 
 
 class Sharding(Table, frozen=True, kw_only=True):
+    """How many shards there are, and on which CPUs."""
+
     cpu_allocation: CpuAllocationText = "all"
 
 
@@ -393,6 +457,8 @@ class System(Table, frozen=True, kw_only=True):
 
 
 class CurrentNode(Table, frozen=True, kw_only=True):
+    """The node that serves, as clients see it."""
+
     name: Text = "iggy-node-1"
     ip: Text = "127.0.0.1"
 
@@ -407,12 +473,16 @@ class NodePorts(Table, frozen=True, kw_only=True):
 
 
 class OtherNode(Table, frozen=True, kw_only=True):
+    """Another node, as clients see it."""
+
     name: Text
     ip: Text
     ports: NodePorts = NodePorts()
 
 
 class Nodes(Table, frozen=True, kw_only=True):
+    """All nodes of the cluster."""
+
     current: CurrentNode = CurrentNode()
     others: tuple[OtherNode, ...] = (
         OtherNode(
@@ -424,6 +494,8 @@ class Nodes(Table, frozen=True, kw_only=True):
 
 
 class Cluster(Table, frozen=True, kw_only=True):
+    """The answer to GET_CLUSTER_METADATA."""
+
     enabled: Flag = False
     name: Text = "iggy-cluster"
     node: Nodes = Nodes()
@@ -515,6 +587,8 @@ class Limits(Table, frozen=True, kw_only=True):
 
 
 class Config(Table, frozen=True, kw_only=True):
+    """All settings."""
+
     consumer_group: ConsumerGroup = ConsumerGroup()
     data_maintenance: DataMaintenance = DataMaintenance()
     http: Http = Http()
@@ -542,4 +616,5 @@ def to_json(config: Config) -> bytes:
 
 
 def from_json(data: bytes) -> Config:
+    """The configuration that to_json() wrote."""
     return msgspec.json.decode(data, type=Config)

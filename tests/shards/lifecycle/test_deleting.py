@@ -263,7 +263,7 @@ def test_a_purge_in_the_middle_loses_nothing_new(owner: Owner) -> None:
     statuses = delete(owner, 9)
     owner.partitions._end(owner.partition, 0)
     again = TARGET._replace(birth=TARGET.birth + 1)
-    owner.partitions._begin_anew(again)
+    owner.partitions._begin_again(again)
     assert segments(owner) == [0]
     run_disk(owner)
     assert statuses == [0]

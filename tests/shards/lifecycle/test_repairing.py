@@ -102,7 +102,7 @@ def test_a_purge_in_the_middle_keeps_its_files(owner: Owner) -> None:
     spoil(owner, 0)
     statuses = check(owner, 0)
     owner.partitions._end(owner.partition, 0)
-    owner.partitions._begin_anew(TARGET._replace(birth=TARGET.birth + 1))
+    owner.partitions._begin_again(TARGET._replace(birth=TARGET.birth + 1))
     run_disk(owner)
     assert statuses == [PartitionNotFound.status]
     assert index(owner, 0).read_bytes() == b""
