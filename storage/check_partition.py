@@ -10,15 +10,14 @@ from itertools import pairwise
 
 from borzoi.protocol.identifiers import U32_MAX, ConsumerKind
 from borzoi.storage.birth import BirthDamaged, birth_path, encoded_birth, mend_birth, read_birth
+from borzoi.storage.check_indexes import check_lonely_indexes
 from borzoi.storage.check_segments import (
     FORMS,
     Durable,
     SegmentFile,
     check_active,
     check_leftover,
-    check_lonely_indexes,
     check_sealed,
-    removed,
     segment_files,
 )
 from borzoi.storage.clean_stop import CleanPartition
@@ -43,6 +42,7 @@ from borzoi.storage.recovery_point import (
     read_any_recovery_point,
     recovery_point_path,
 )
+from borzoi.storage.repairs import removed
 
 
 def check_partition(
@@ -65,7 +65,8 @@ def check_partition(
         clean = None
     segments = segment_files(directory, names)
     _check_names(directory, names, segments, findings, files)
-    check_lonely_indexes(directory, names, segments, clean, findings, files)
+    with_log = {segment.first_offset for segment in segments}
+    check_lonely_indexes(directory, names, with_log, clean, findings, files)
     cipher = None if birth is None else cipher_of_birth(birth)
     next_offset = _check_log(segments, point, clean, point_is_readable, findings, files, cipher)
     known = max((source.next_offset for source in (point, clean) if source), default=0)

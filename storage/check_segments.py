@@ -1,11 +1,9 @@
 """The check of a partition's segments: every byte of them is read and compared with the indexes.
 
-Every message is verified, and the index is made from the log and has to be the same byte for byte.
-A repair may do three things here. It rebuilds an index. It removes one that has no log; after a
-clean stop, when no deletion was under way, its log is lost. It cuts what follows the last sound
-message of the active segment. It does so only if that lies behind the recovery point and the last
-stop was not a clean one. Sound messages behind a damaged one are never cut, so that they can be
-saved. The next start would cut them where nothing says that they were durable.
+Every message is verified, and its index with it (check_indexes.py). A repair here cuts what follows
+the last sound message of the active segment. It does so only if that lies behind the recovery point
+and the last stop was not a clean one. Sound messages behind a damaged one are never cut, so that
+they can be saved. The next start would cut them where nothing says that they were durable.
 
 A segment has a form, which its suffix tells: FORMS says how to open each. Whatever form it has,
 what is read here are the bytes of its messages. An encrypted one is verified as it is stored: that
@@ -18,26 +16,23 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-import xxhash
-
 from borzoi.protocol.batch import INDEX_ENTRY_SIZE, MESSAGE_HEADER_SIZE
-from borzoi.storage.block_index import SegmentFacts
+from borzoi.storage.check_indexes import check_index, is_index
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.compressed_log import CompressedLog, open_compressed
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings
-from borzoi.storage.index_check import is_sound_index
 from borzoi.storage.layout import (
     COMPRESSED,
-    INDEX_SUFFIX,
     LOG_SUFFIX,
     index_path,
     log_suffix,
     segment_first_offsets,
 )
-from borzoi.storage.recovery import IN_OUR_PLACE, indexed_count, lost_log
+from borzoi.storage.recovery import IN_OUR_PLACE
 from borzoi.storage.recovery_point import RecoveryPoint
+from borzoi.storage.repairs import cut_file, removed
 from borzoi.storage.scan import LogBytes, LogFile, Rebuilt, rebuild_index
 from borzoi.storage.segment import IndexEntry
 from borzoi.storage.segment_form import SegmentForm, read_form
@@ -72,6 +67,11 @@ class SegmentFile(NamedTuple):
     first_offset: int
     path: str
     open: LogOpener
+
+    @property
+    def index_path(self) -> str:
+        """The file of its index."""
+        return index_path(os.path.dirname(self.path), self.first_offset)
 
 
 class CheckedEnd(NamedTuple):
@@ -129,7 +129,15 @@ def check_sealed(
             f"LOST offsets {first} to {following - 1}, the next segment begins at {following}",
         )
     index = rebuilt._replace(entries=index_form.as_written(bytearray(rebuilt.entries)))
-    _check_index(segment, index, findings, files, may_be_longer=False, facts=facts)
+    check_index(
+        segment.index_path,
+        segment.first_offset,
+        index,
+        findings,
+        files,
+        may_be_longer=False,
+        facts=facts,
+    )
     return _count(segment, form, rebuilt, timestamp_min, findings)
 
 
@@ -145,7 +153,7 @@ def check_active(
     with segment.open(segment.path, segment.first_offset, files, cipher) as log:
         if isinstance(log, CompressedLog):
             # What followed it has lost its name.
-            index = files.read_whole(index_path(os.path.dirname(segment.path), log.segment))
+            index = files.read_whole(segment.index_path)
             count = len(index or b"") // INDEX_ENTRY_SIZE
             if log.index.facts is not None:
                 count = log.index.facts.message_count
@@ -162,29 +170,15 @@ def check_active(
     is_cut = True
     if rebuilt.end_position < size:
         is_cut = _tell_torn(segment, durable, rebuilt, size, findings, files)
-    _check_index(segment, rebuilt, findings, files, may_be_longer=not is_cut)
+    check_index(
+        segment.index_path,
+        segment.first_offset,
+        rebuilt,
+        findings,
+        files,
+        may_be_longer=not is_cut,
+    )
     return _count(segment, form, rebuilt, timestamp_min, findings)
-
-
-def check_lonely_indexes(
-    directory: str,
-    names: list[str],
-    segments: list[SegmentFile],
-    clean: CleanPartition | None,
-    findings: Findings,
-    files: Files,
-) -> None:
-    """Indexes of segments that were being made or deleted, or whose logs are lost."""
-    logs = {segment.first_offset for segment in segments}
-    for first_offset in segment_first_offsets(names, INDEX_SUFFIX):
-        if first_offset in logs:
-            continue
-        path = index_path(directory, first_offset)
-        count = indexed_count(path, files)
-        if clean is not None and count:
-            findings.damaged(path, lost_log(first_offset, count))
-        else:
-            findings.mendable(path, "an index without a log", partial(removed, path, files))
 
 
 def check_leftover(path: str, findings: Findings, files: Files) -> None:
@@ -194,13 +188,6 @@ def check_leftover(path: str, findings: Findings, files: Files) -> None:
         findings.damaged(path, IN_OUR_PLACE)
     else:
         findings.mendable(path, "left over from a crash", partial(removed, path, files))
-
-
-def removed(path: str, files: Files) -> str:
-    """Removes a file, durably; returns the text for the report."""
-    files.unlink(path)
-    files.fsync_directory(os.path.dirname(path))
-    return "removed"
 
 
 def _without_unsound_end(rebuilt: Rebuilt, first_offset: int, start: int) -> Rebuilt:
@@ -257,24 +244,13 @@ def _were_durable(segment: SegmentFile, point: RecoveryPoint | None, end: int) -
     return point is not None and point.next_offset > segment.first_offset and end < point.position
 
 
-def cut_file(path: str, size: int, files: Files) -> str:
-    """Shorten a file, durably."""
-    fd = files.open(path, os.O_RDWR)
-    try:
-        files.ftruncate(fd, size)
-        files.fsync(fd)
-    finally:
-        files.close(fd)
-    return f"cut to {size} bytes"
-
-
 def _check_without_key(
     segment: SegmentFile, log: CompressedLog, timestamp_min: int, findings: Findings, files: Files
 ) -> CheckedEnd:
     """A segment that is compressed and encrypted: by checksums alone. Nothing can be mended."""
     log.check_blocks()
     _tell_damaged_blocks(segment, log, findings)
-    path = index_path(os.path.dirname(segment.path), segment.first_offset)
+    path = segment.index_path
     found = files.read_whole(path)
     facts = log.index.facts
     counts = findings.counts
@@ -282,7 +258,7 @@ def _check_without_key(
     if facts is None:
         count = len(found or b"") // INDEX_ENTRY_SIZE
         return CheckedEnd(segment.first_offset + count, timestamp_min)
-    if _is_index(found, facts):
+    if is_index(found, facts):
         counts.index_entries += facts.message_count
     else:
         findings.damaged(path, "is not the index of its segment; with the key it can be rebuilt")
@@ -290,60 +266,6 @@ def _check_without_key(
         counts.messages += facts.message_count
         counts.message_bytes += log.size
     return CheckedEnd(segment.first_offset + facts.message_count, facts.last_timestamp)
-
-
-def _is_index(found: bytes | None, facts: SegmentFacts) -> bool:
-    return found is not None and xxhash.xxh3_64_intdigest(found) == facts.index_checksum
-
-
-def _check_index(
-    segment: SegmentFile,
-    rebuilt: Rebuilt,
-    findings: Findings,
-    files: Files,
-    *,
-    may_be_longer: bool,
-    facts: SegmentFacts | None = None,
-) -> None:
-    """`may_be_longer`: entries of bytes that are no sound messages, but were left alone.
-
-    `facts`: of a compressed segment; they know the index even where blocks are damaged.
-    """
-    path = index_path(os.path.dirname(segment.path), segment.first_offset)
-    found = files.read_whole(path)
-    if facts is not None and _is_index(found, facts):
-        findings.counts.index_entries += rebuilt.message_count
-        return
-    if found is None:
-        text = "there is no index"
-    else:
-        compared = found[: len(rebuilt.entries)] if may_be_longer else found
-        if _fits(compared, rebuilt, segment.first_offset):
-            findings.counts.index_entries += rebuilt.message_count
-            return
-        text = "the index is not the one that the log makes"
-
-    def mend() -> str:
-        files.write_atomically(path, rebuilt.entries)
-        return f"rebuilt from the log, {rebuilt.message_count} entries"
-
-    findings.mendable(path, text, mend)
-
-
-def _fits(found: bytes, rebuilt: Rebuilt, first_offset: int) -> bool:
-    """Returns whether this is the index of these messages. Lost ones are not compared."""
-    if found == rebuilt.entries:
-        return True
-    count = rebuilt.message_count
-    if not rebuilt.lost or not is_sound_index(found, count, rebuilt.end_position):
-        return False
-    masked, expected = bytearray(found), bytearray(rebuilt.entries)
-    for first, end in rebuilt.lost:
-        lost = slice(
-            (first - first_offset) * INDEX_ENTRY_SIZE, (end - first_offset) * INDEX_ENTRY_SIZE
-        )
-        masked[lost] = expected[lost] = bytes(lost.stop - lost.start)
-    return masked == expected
 
 
 def _tell_damaged_blocks(segment: SegmentFile, log: LogBytes, findings: Findings) -> None:

@@ -16,7 +16,7 @@ from borzoi.shards.identity.root_account import ROOT_PASSWORD_FILE
 from borzoi.shards.metadata_log.snapshot import previous_path
 from borzoi.shards.settings.errors import ConfigError
 from borzoi.storage.check_partition import check_partition
-from borzoi.storage.check_segments import check_leftover, removed
+from borzoi.storage.check_segments import check_leftover
 from borzoi.storage.clean_stop import CleanPartition, CleanStop, is_record
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.encryption_key import (
@@ -34,6 +34,7 @@ from borzoi.storage.layout import (
     DataLayout,
     PartitionDirectory,
 )
+from borzoi.storage.repairs import removed
 
 
 def check_data(

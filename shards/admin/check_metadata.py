@@ -18,13 +18,14 @@ from borzoi.shards.metadata_log.snapshot import (
     previous_path,
     read_snapshot,
 )
-from borzoi.storage.check_segments import cut_file
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import has_check
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings
 from borzoi.storage.layout import DataLayout
-from borzoi.storage.wal import START, LogEnd, WalDamaged, find_end, log_start
+from borzoi.storage.repairs import cut_file
+from borzoi.storage.wal import START, LogEnd, WalDamaged, log_start
+from borzoi.storage.wal_writer import find_end
 
 WITHOUT_KEY: Final = "encrypted, and no key was given: its checksums are right, no more is known"
 

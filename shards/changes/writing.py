@@ -42,7 +42,7 @@ from borzoi.shards.rings.requests import Done
 from borzoi.storage.files import Files
 from borzoi.storage.layout import OFFSET_DIRECTORIES, DataLayout
 from borzoi.storage.trash import empty_trash, retire_directory
-from borzoi.storage.wal import WalFailed
+from borzoi.storage.wal_writer import WalFailed
 from borzoi.storage.write_faults import WriteFaults, Written
 
 LOG: Final = logging.getLogger(__name__)

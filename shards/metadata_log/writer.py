@@ -41,14 +41,11 @@ from borzoi.storage.wal import (
     NOTHING_PUBLISHED,
     LogEnd,
     PublishedLog,
-    TornTail,
-    WalFailed,
-    WalWriter,
     decode_entry,
     encode_entry,
-    open_wal,
     place_behind,
 )
+from borzoi.storage.wal_writer import TornTail, WalFailed, WalWriter, open_wal
 
 SNAPSHOT_ENTRIES: Final = 10_000
 SNAPSHOT_SIZE: Final = 4 << 20

@@ -19,13 +19,11 @@ from borzoi.storage.wal import (
     LogEnd,
     WalDamaged,
     WalEntry,
-    WalFailed,
-    WalWriter,
     decode_entry,
     encode_entry,
-    open_wal,
     read_entries,
 )
+from borzoi.storage.wal_writer import WalFailed, WalWriter, open_wal
 
 FILES = Files()
 COMMANDS = [b"first", b"", b"the third command", b"four", b"fifth and last"]

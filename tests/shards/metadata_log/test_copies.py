@@ -38,9 +38,9 @@ from borzoi.storage.wal import (
     PublishedLog,
     WalDamaged,
     WalEntry,
-    WalFailed,
     encode_entry,
 )
+from borzoi.storage.wal_writer import WalFailed
 from tests.shards.metadata.commands import SETTINGS, create_topic, create_user
 
 

@@ -19,7 +19,8 @@ from borzoi.shards.metadata_log.snapshot import SnapshotDamaged, dump, previous_
 from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.storage.files import Files
 from borzoi.storage.files import Path as AnyPath
-from borzoi.storage.wal import LogEnd, PublishedLog, WalDamaged, WalFailed, log_start
+from borzoi.storage.wal import LogEnd, PublishedLog, WalDamaged, log_start
+from borzoi.storage.wal_writer import WalFailed
 from tests.shards.metadata.commands import SETTINGS
 from tests.shards.metadata_log.test_copies import Directory, run
 from tests.shards.metadata_log.test_shortening import flip, more, snapshot, state_of
