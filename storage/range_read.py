@@ -72,11 +72,10 @@ class RangeRead:
         self._checks_all = checks_all
         self._has_key = has_key
 
-    def measure(self, wanted: Wanted, *, certain: bool) -> Extent | None:
+    def measure(self, wanted: Wanted) -> Extent | None:
         """Returns what `read` would return, by the index alone; None if that needs the bytes.
 
-        For messages that this run has written or verified. `certain`: the extent is committed, so
-        that encrypted and compressed bytes, in which a read may find rot, are read first.
+        For messages that this run has written or verified.
         """
         views = self._list.as_published(self._published)
         first_offset = max(wanted.first_offset, views[0].first_offset)
@@ -91,11 +90,10 @@ class RangeRead:
         for segment in views[number:]:
             if size and segment.first_offset != offset:
                 break
-            if segment.must_verify or (certain and segment.is_copied):
-                # A read may find rot there.
-                return None
             if segment.is_copied:
                 bytes_max = min(bytes_max, wanted.copied_max)
+            if segment.must_verify:
+                return None
             run = _run_of(segment, offset, count, bytes_max - size, is_first=size == 0)
             offset += run.message_count
             size += run.end - run.start

@@ -137,18 +137,9 @@ class PartitionReader:
         return found
 
     def measure(
-        self,
-        published: Published,
-        first_offset: int,
-        count: int,
-        bytes_max: int,
-        *,
-        certain: bool,
+        self, published: Published, first_offset: int, count: int, bytes_max: int
     ) -> Extent | None:
-        """What a read returns, by the index alone; None where the bytes have to be looked at.
-
-        `certain`: no read may come out shorter, whatever rots.
-        """
+        """What a read returns, by the index alone; None where the bytes have to be looked at."""
         segments = self._segments
         if count <= 0 or not published.trusted_from <= first_offset < published.next_offset:
             return None
@@ -158,9 +149,7 @@ class PartitionReader:
                 return Extent(first_offset, place[0])
         wanted = Wanted(first_offset, count, bytes_max, self._memory.read_size_max)
         found = self._while_files_change(
-            published,
-            lambda now: self._range(now, may_wait=False).measure(wanted, certain=certain),
-            None,
+            published, lambda now: self._range(now, may_wait=False).measure(wanted), None
         )
         return None if isinstance(found, Doubt) else found
 

@@ -151,13 +151,7 @@ class Reads:
             return
         if start != NOT_KNOWN:
             reader = self._readers.reader(partition.target)
-            extent = reader.measure(
-                published,
-                start,
-                poll.count_max,
-                self._response_size_max,
-                certain=poll.auto_commit,
-            )
+            extent = reader.measure(published, start, poll.count_max, self._response_size_max)
             if extent is not None:
                 ended(0, published.next_offset - 1, extent)
                 return

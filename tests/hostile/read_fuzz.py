@@ -238,8 +238,7 @@ class Fuzzed:
     def _measure(self, published: Published, offset: int, count: int) -> None:
         """What the index promises is what a read returns."""
         bytes_max = self._chance.choice((0, 1, 63, 64, 65, 100_000, 1 << 27))
-        certain = self._chance.random() < 0.5
-        extent = self._reader.measure(published, offset, count, bytes_max, certain=certain)
+        extent = self._reader.measure(published, offset, count, bytes_max)
         if extent is None or published.birth in self._damaged:
             return
         assert extent.message_count <= count
