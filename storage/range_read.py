@@ -95,6 +95,8 @@ class RangeRead:
             if segment.must_verify:
                 return None
             run = _run_of(segment, offset, count, bytes_max - size, is_first=size == 0)
+            if isinstance(segment.log, MappedFile) and not _is_there(segment, run):
+                return None
             offset += run.message_count
             size += run.end - run.start
             count -= run.message_count
@@ -270,6 +272,11 @@ def _run_of(
         count = max(count, 1)
         end = segment.end_of(number + count - 1)
     return Run(offset, count, start, end)
+
+
+def _is_there(segment: SegmentView, run: Run) -> bool:
+    """False if a wrong entry of the index made the place of a run up."""
+    return run.message_count == 0 or segment.has_bytes(run.start, run.end)
 
 
 def _count_within(segment: SegmentView, number: int, count: int, end: int) -> int:

@@ -15,7 +15,7 @@ One thread of control uses a reader.
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
-from borzoi.protocol.errors import CannotReadMessage
+from borzoi.protocol.errors import BrokerError, CannotReadMessage
 from borzoi.storage.compressed_file import Replaced
 from borzoi.storage.copy_memory import COPIED_SIZE_MAX, CopyMemory
 from borzoi.storage.decryption import INLINE_SIZE_MAX, Encrypted
@@ -148,9 +148,13 @@ class PartitionReader:
             if place is not None:
                 return Extent(first_offset, place[0])
         wanted = Wanted(first_offset, count, bytes_max, self._memory.read_size_max)
-        found = self._while_files_change(
-            published, lambda now: self._range(now, may_wait=False).measure(wanted), None
-        )
+        try:
+            found = self._while_files_change(
+                published, lambda now: self._range(now, may_wait=False).measure(wanted), None
+            )
+        except BrokerError:
+            # A read finds the same, and its caller answers it.
+            return None
         return None if isinstance(found, Doubt) else found
 
     def attempt_timestamp(

@@ -8,6 +8,7 @@ import pytest
 
 from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum, PartitionNotFound
 from borzoi.protocol.identifiers import ConsumerKind, StrategyKind
+from borzoi.protocol.index_entry import INDEX_ENTRY_SIZE
 from borzoi.protocol.message import decode_messages
 from borzoi.router.placement import shard_of
 from borzoi.router.target import Target
@@ -248,6 +249,26 @@ def test_the_owner_reads_what_an_earlier_run_wrote_before_it_commits_it(
     damage_last_byte(owner)
     assert measured(owner, poll_of(StrategyKind.NEXT, commit=True)) == (0, 0, 4, 4)
     assert reader_of(owner).reads_count == 1
+
+
+def test_a_segment_that_is_gone_is_an_error_and_no_death(new_owner: NewOwner) -> None:
+    owner = new_owner()
+    owner.log_file.unlink()
+    owner.log_file.with_suffix(".index").unlink()
+    assert measured(owner, NEXT_TWO) == (CannotReadMessage.status, 0, 0, 4)
+    assert owner.partition.offsets.get(ConsumerKind.CONSUMER, CONSUMER) is None
+
+
+def test_a_wrong_entry_of_the_index_commits_no_more_than_a_read_returns(
+    new_owner: NewOwner,
+) -> None:
+    owner = new_owner()
+    with owner.log_file.with_suffix(".index").open("r+b") as index:
+        index.seek(3 * INDEX_ENTRY_SIZE + 4)
+        index.write((1 << 20).to_bytes(4, "little"))
+    poll = poll_of(StrategyKind.NEXT, count=4, commit=True)
+    assert measured(owner, poll) == (0, 0, 1, 4)
+    assert owner.partition.offsets.get(ConsumerKind.CONSUMER, CONSUMER) == 0
 
 
 # Of a partition that another shard owns.
