@@ -72,10 +72,11 @@ class RangeRead:
         self._checks_all = checks_all
         self._has_key = has_key
 
-    def measure(self, wanted: Wanted) -> Extent | None:
+    def measure(self, wanted: Wanted, *, for_commit: bool) -> Extent | None:
         """Returns what `read` would return, by the index alone; None if that needs the bytes.
 
-        For messages that this run has written or verified.
+        For messages that this run has written or verified. Encrypted and compressed ones may yet
+        prove damaged: they are not measured for a commit, which would skip them.
         """
         views = self._list.as_published(self._published)
         first_offset = max(wanted.first_offset, views[0].first_offset)
@@ -91,6 +92,8 @@ class RangeRead:
             if size and segment.first_offset != offset:
                 break
             if segment.is_copied:
+                if for_commit:
+                    return None
                 bytes_max = min(bytes_max, wanted.copied_max)
             if segment.must_verify:
                 return None

@@ -137,9 +137,18 @@ class PartitionReader:
         return found
 
     def measure(
-        self, published: Published, first_offset: int, count: int, bytes_max: int
+        self,
+        published: Published,
+        first_offset: int,
+        count: int,
+        bytes_max: int,
+        *,
+        for_commit: bool = False,
     ) -> Extent | None:
-        """What a read returns, by the index alone; None where the bytes have to be looked at."""
+        """What a read returns, by the index alone; None where the bytes have to be looked at.
+
+        `for_commit`: the messages are committed before they are read.
+        """
         segments = self._segments
         if count <= 0 or not published.trusted_from <= first_offset < published.next_offset:
             return None
@@ -150,7 +159,9 @@ class PartitionReader:
         wanted = Wanted(first_offset, count, bytes_max, self._memory.read_size_max)
         try:
             found = self._while_files_change(
-                published, lambda now: self._range(now, may_wait=False).measure(wanted), None
+                published,
+                lambda now: self._range(now, may_wait=False).measure(wanted, for_commit=for_commit),
+                None,
             )
         except BrokerError:
             # A read finds the same, and its caller answers it.

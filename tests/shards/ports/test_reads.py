@@ -234,10 +234,21 @@ def test_the_owner_measures_what_it_wrote_without_its_bytes(
     monkeypatch.setattr(range_read, "RECENT_SIZE", 0)
     owner = new_owner([LARGE] * 5, encrypted=encrypted)
     evict(owner.log_file)
-    assert measured(owner, NEXT_TWO) == (0, 0, 2, 4)
-    assert measured(owner, NEXT_TWO) == (0, 2, 2, 4)
+    if not encrypted:
+        assert measured(owner, NEXT_TWO) == (0, 0, 2, 4)
+        assert measured(owner, NEXT_TWO) == (0, 2, 2, 4)
+    assert measured(owner, poll_of(StrategyKind.NEXT, count=1)) == (0, 0 if encrypted else 4, 1, 4)
     assert measured(owner, poll_of(StrategyKind.OFFSET, 1)) == (0, 1, 4, 4)
     assert (reader_of(owner).reads_count, decryptions) == (0, [])
+
+
+def test_the_owner_decrypts_what_it_commits(new_owner: NewOwner, decryptions: list[int]) -> None:
+    """Bytes that rot while the broker runs: what was committed and is not sent would be skipped."""
+    owner = new_owner(encrypted=True)
+    damage_last_byte(owner)
+    assert measured(owner, poll_of(StrategyKind.NEXT, commit=True)) == (0, 0, 4, 4)
+    assert owner.partition.offsets.get(ConsumerKind.CONSUMER, CONSUMER) == 3
+    assert decryptions == [5]
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
@@ -355,8 +366,9 @@ def test_another_shard_reads_once_what_the_owner_has_committed(
         assert asking.ask(NEXT_TWO) == (0, 4, expected)
         assert (asking.peer.asked, asking.reads_count) == (reads, reads)
     assert asking.ask(NEXT_TWO) == (0, 4, [])
-    assert reader_of(owner).reads_count == 0
-    assert decryptions == ([2, 2, 1] if encrypted else [])
+    # The owner reads before it commits what may prove damaged, and nothing else.
+    assert reader_of(owner).reads_count == (3 if encrypted else 0)
+    assert decryptions == ([2, 2, 2, 2, 1, 1] if encrypted else [])
 
 
 def test_a_committed_poll_sends_more_than_one_read_may_copy(
@@ -368,17 +380,26 @@ def test_a_committed_poll_sends_more_than_one_read_may_copy(
     assert asking.ask(everything._replace(auto_commit=False)).payloads == [LARGE] * 4
     assert asking.ask(everything).payloads == [LARGE] * 4
     assert len(asking.ask(poll_of(StrategyKind.OFFSET)).payloads) == 1
-    assert decryptions == [4, 4, 1]
+    assert decryptions == [4, 4, 4, 1]
 
 
 def test_what_was_committed_and_cannot_be_sent_is_an_error(new_owner: NewOwner) -> None:
-    """Bytes that rot while the broker runs: a shorter answer would skip messages silently."""
+    """Bytes that rot behind the commit: a shorter answer would skip messages silently."""
+    owner = new_owner(encrypted=True)
+    asking = Asking(owner)
+    asking.peer.before_answer = lambda: damage_last_byte(owner)
+    everything = poll_of(StrategyKind.NEXT, commit=True)
+    assert asking.ask(everything).status == CannotReadMessage.status
+
+
+def test_what_rots_while_the_broker_runs_is_not_skipped(new_owner: NewOwner) -> None:
     owner = new_owner(encrypted=True)
     asking = Asking(owner)
     damage_last_byte(owner)
-    everything = poll_of(StrategyKind.NEXT)
+    everything = poll_of(StrategyKind.NEXT, commit=True)
+    assert asking.ask(everything._replace(auto_commit=False)) == (0, 4, FIVE[:4])
     assert asking.ask(everything) == (0, 4, FIVE[:4])
-    assert asking.ask(everything._replace(auto_commit=True)).status == CannotReadMessage.status
+    assert asking.ask(everything).status == InvalidMessageChecksum.status
 
 
 def test_a_purge_between_decision_and_read_is_not_found(new_owner: NewOwner) -> None:
