@@ -368,8 +368,11 @@ def measured(done: Done) -> Ended[Extent]:
 
 
 def _lacks(slices: Slices, start: int, count: int) -> bool:
-    """Whether messages are missing behind `start`; those before it may have been deleted."""
-    return slices.first_offset == start and slices.message_count < count
+    """Whether messages are missing behind `start`; those before it may have been deleted.
+
+    None at all: the partition was purged meanwhile.
+    """
+    return slices.first_offset == start and 0 < slices.message_count < count
 
 
 def _never(_target: Target, _offset: int, _count: int) -> None:

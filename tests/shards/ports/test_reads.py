@@ -21,6 +21,7 @@ from borzoi.shards.reading.warm_reads import WarmReads
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import Done, Request
 from borzoi.storage import range_read
+from borzoi.storage.birth import write_birth
 from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption, Opened, SegmentCipher
 from borzoi.storage.mapped import WindowCache
@@ -407,3 +408,19 @@ def test_a_purge_between_decision_and_read_is_not_found(new_owner: NewOwner) -> 
     asking = Asking(owner)
     asking.peer.before_answer = owner.forget_board
     assert asking.ask(NEXT_TWO).status == PartitionNotFound.status
+
+
+def test_a_purge_that_the_board_does_not_show_yet_leaves_nothing_to_return(
+    new_owner: NewOwner,
+) -> None:
+    """The files of the old life are gone already. No message was lost that could be sent."""
+    owner = new_owner()
+    asking = Asking(owner)
+
+    def purge() -> None:
+        owner.log_file.unlink()
+        owner.log_file.with_suffix(".index").unlink()
+        write_birth(owner.directory, TARGET.birth + 1, owner.files)
+
+    asking.peer.before_answer = purge
+    assert asking.ask(NEXT_TWO) == (0, 4, [])
