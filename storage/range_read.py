@@ -72,10 +72,11 @@ class RangeRead:
         self._checks_all = checks_all
         self._has_key = has_key
 
-    def measure(self, wanted: Wanted) -> Extent | None:
+    def measure(self, wanted: Wanted, *, for_commit: bool) -> Extent | None:
         """Returns what `read` would return, by the index alone; None if that needs the bytes.
 
-        For messages that this run has written or verified.
+        For messages that this run has written or verified. Encrypted and compressed ones may yet
+        prove damaged: they are not measured for a commit, which would skip them.
         """
         views = self._list.as_published(self._published)
         first_offset = max(wanted.first_offset, views[0].first_offset)
@@ -91,10 +92,14 @@ class RangeRead:
             if size and segment.first_offset != offset:
                 break
             if segment.is_copied:
+                if for_commit:
+                    return None
                 bytes_max = min(bytes_max, wanted.copied_max)
             if segment.must_verify:
                 return None
             run = _run_of(segment, offset, count, bytes_max - size, is_first=size == 0)
+            if isinstance(segment.log, MappedFile) and not _is_there(segment, run):
+                return None
             offset += run.message_count
             size += run.end - run.start
             count -= run.message_count
@@ -270,6 +275,11 @@ def _run_of(
         count = max(count, 1)
         end = segment.end_of(number + count - 1)
     return Run(offset, count, start, end)
+
+
+def _is_there(segment: SegmentView, run: Run) -> bool:
+    """False if a wrong entry of the index made the place of a run up."""
+    return run.message_count == 0 or segment.has_bytes(run.start, run.end)
 
 
 def _count_within(segment: SegmentView, number: int, count: int, end: int) -> int:

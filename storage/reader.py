@@ -15,7 +15,7 @@ One thread of control uses a reader.
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
-from borzoi.protocol.errors import CannotReadMessage
+from borzoi.protocol.errors import BrokerError, CannotReadMessage
 from borzoi.storage.compressed_file import Replaced
 from borzoi.storage.copy_memory import COPIED_SIZE_MAX, CopyMemory
 from borzoi.storage.decryption import INLINE_SIZE_MAX, Encrypted
@@ -137,9 +137,18 @@ class PartitionReader:
         return found
 
     def measure(
-        self, published: Published, first_offset: int, count: int, bytes_max: int
+        self,
+        published: Published,
+        first_offset: int,
+        count: int,
+        bytes_max: int,
+        *,
+        for_commit: bool = False,
     ) -> Extent | None:
-        """What a read returns, by the index alone; None where the bytes have to be looked at."""
+        """What a read returns, by the index alone; None where the bytes have to be looked at.
+
+        `for_commit`: the messages are committed before they are read.
+        """
         segments = self._segments
         if count <= 0 or not published.trusted_from <= first_offset < published.next_offset:
             return None
@@ -148,9 +157,15 @@ class PartitionReader:
             if place is not None:
                 return Extent(first_offset, place[0])
         wanted = Wanted(first_offset, count, bytes_max, self._memory.read_size_max)
-        found = self._while_files_change(
-            published, lambda now: self._range(now, may_wait=False).measure(wanted), None
-        )
+        try:
+            found = self._while_files_change(
+                published,
+                lambda now: self._range(now, may_wait=False).measure(wanted, for_commit=for_commit),
+                None,
+            )
+        except BrokerError:
+            # A read finds the same, and its caller answers it.
+            return None
         return None if isinstance(found, Doubt) else found
 
     def attempt_timestamp(

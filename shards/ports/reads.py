@@ -6,7 +6,8 @@ status. No session is needed: every door calls `Reads.poll`.
 Messages are read once, by the shard of the connection. For a partition of this shard the owner's
 slices are the answer. For another shard's, offset, timestamp, first and last are decided here,
 from the board. Next, auto-commit, and everything in mode buffered, go to the owner first, as one
-hop that carries no bytes: it measures by the index what the poll returns, and commits that.
+hop that carries no bytes: it measures by the index what the poll returns, and commits that. What
+is encrypted or compressed it reads before it commits it: the bytes may have been damaged.
 """
 
 from collections.abc import Callable
@@ -151,7 +152,13 @@ class Reads:
             return
         if start != NOT_KNOWN:
             reader = self._readers.reader(partition.target)
-            extent = reader.measure(published, start, poll.count_max, self._response_size_max)
+            extent = reader.measure(
+                published,
+                start,
+                poll.count_max,
+                self._response_size_max,
+                for_commit=poll.auto_commit,
+            )
             if extent is not None:
                 ended(0, published.next_offset - 1, extent)
                 return
@@ -361,8 +368,11 @@ def measured(done: Done) -> Ended[Extent]:
 
 
 def _lacks(slices: Slices, start: int, count: int) -> bool:
-    """Whether messages are missing behind `start`; those before it may have been deleted."""
-    return slices.first_offset == start and slices.message_count < count
+    """Whether messages are missing behind `start`; those before it may have been deleted.
+
+    None at all: the partition was purged meanwhile.
+    """
+    return slices.first_offset == start and 0 < slices.message_count < count
 
 
 def _never(_target: Target, _offset: int, _count: int) -> None:

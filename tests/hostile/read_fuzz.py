@@ -236,13 +236,20 @@ class Fuzzed:
         self.outcomes[type(found.error if isinstance(found, Doubt) else found).__name__] += 1
 
     def _measure(self, published: Published, offset: int, count: int) -> None:
-        """What the index promises is what a read returns."""
+        """What the index promises is what a read of as many messages returns.
+
+        The segment may have been compressed since the reader looked: then more fit into an answer.
+        """
         bytes_max = self._chance.choice((0, 1, 63, 64, 65, 100_000, 1 << 27))
-        extent = self._reader.measure(published, offset, count, bytes_max)
+        extent = self._reader.measure(
+            published, offset, count, bytes_max, for_commit=self._chance.random() < 0.5
+        )
         if extent is None or published.birth in self._damaged:
             return
-        assert extent.message_count <= count
-        found = self._reader.attempt(published, offset, count, bytes_max, may_wait=True)
+        assert 0 < extent.message_count <= count
+        found = self._reader.attempt(
+            published, offset, extent.message_count, bytes_max, may_wait=True, copied_max=1 << 62
+        )
         if isinstance(found, Slices) and published.birth == self.partition.birth:
             assert (found.first_offset, found.message_count) == extent
             self.outcomes["measured"] += 1

@@ -8,6 +8,7 @@ import pytest
 
 from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum, PartitionNotFound
 from borzoi.protocol.identifiers import ConsumerKind, StrategyKind
+from borzoi.protocol.index_entry import INDEX_ENTRY_SIZE
 from borzoi.protocol.message import decode_messages
 from borzoi.router.placement import shard_of
 from borzoi.router.target import Target
@@ -20,6 +21,7 @@ from borzoi.shards.reading.warm_reads import WarmReads
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import Done, Request
 from borzoi.storage import range_read
+from borzoi.storage.birth import write_birth
 from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption, Opened, SegmentCipher
 from borzoi.storage.mapped import WindowCache
@@ -233,10 +235,21 @@ def test_the_owner_measures_what_it_wrote_without_its_bytes(
     monkeypatch.setattr(range_read, "RECENT_SIZE", 0)
     owner = new_owner([LARGE] * 5, encrypted=encrypted)
     evict(owner.log_file)
-    assert measured(owner, NEXT_TWO) == (0, 0, 2, 4)
-    assert measured(owner, NEXT_TWO) == (0, 2, 2, 4)
+    if not encrypted:
+        assert measured(owner, NEXT_TWO) == (0, 0, 2, 4)
+        assert measured(owner, NEXT_TWO) == (0, 2, 2, 4)
+    assert measured(owner, poll_of(StrategyKind.NEXT, count=1)) == (0, 0 if encrypted else 4, 1, 4)
     assert measured(owner, poll_of(StrategyKind.OFFSET, 1)) == (0, 1, 4, 4)
     assert (reader_of(owner).reads_count, decryptions) == (0, [])
+
+
+def test_the_owner_decrypts_what_it_commits(new_owner: NewOwner, decryptions: list[int]) -> None:
+    """Bytes that rot while the broker runs: what was committed and is not sent would be skipped."""
+    owner = new_owner(encrypted=True)
+    damage_last_byte(owner)
+    assert measured(owner, poll_of(StrategyKind.NEXT, commit=True)) == (0, 0, 4, 4)
+    assert owner.partition.offsets.get(ConsumerKind.CONSUMER, CONSUMER) == 3
+    assert decryptions == [5]
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
@@ -248,6 +261,26 @@ def test_the_owner_reads_what_an_earlier_run_wrote_before_it_commits_it(
     damage_last_byte(owner)
     assert measured(owner, poll_of(StrategyKind.NEXT, commit=True)) == (0, 0, 4, 4)
     assert reader_of(owner).reads_count == 1
+
+
+def test_a_segment_that_is_gone_is_an_error_and_no_death(new_owner: NewOwner) -> None:
+    owner = new_owner()
+    owner.log_file.unlink()
+    owner.log_file.with_suffix(".index").unlink()
+    assert measured(owner, NEXT_TWO) == (CannotReadMessage.status, 0, 0, 4)
+    assert owner.partition.offsets.get(ConsumerKind.CONSUMER, CONSUMER) is None
+
+
+def test_a_wrong_entry_of_the_index_commits_no_more_than_a_read_returns(
+    new_owner: NewOwner,
+) -> None:
+    owner = new_owner()
+    with owner.log_file.with_suffix(".index").open("r+b") as index:
+        index.seek(3 * INDEX_ENTRY_SIZE + 4)
+        index.write((1 << 20).to_bytes(4, "little"))
+    poll = poll_of(StrategyKind.NEXT, count=4, commit=True)
+    assert measured(owner, poll) == (0, 0, 1, 4)
+    assert owner.partition.offsets.get(ConsumerKind.CONSUMER, CONSUMER) == 0
 
 
 # Of a partition that another shard owns.
@@ -334,8 +367,9 @@ def test_another_shard_reads_once_what_the_owner_has_committed(
         assert asking.ask(NEXT_TWO) == (0, 4, expected)
         assert (asking.peer.asked, asking.reads_count) == (reads, reads)
     assert asking.ask(NEXT_TWO) == (0, 4, [])
-    assert reader_of(owner).reads_count == 0
-    assert decryptions == ([2, 2, 1] if encrypted else [])
+    # The owner reads before it commits what may prove damaged, and nothing else.
+    assert reader_of(owner).reads_count == (3 if encrypted else 0)
+    assert decryptions == ([2, 2, 2, 2, 1, 1] if encrypted else [])
 
 
 def test_a_committed_poll_sends_more_than_one_read_may_copy(
@@ -347,17 +381,26 @@ def test_a_committed_poll_sends_more_than_one_read_may_copy(
     assert asking.ask(everything._replace(auto_commit=False)).payloads == [LARGE] * 4
     assert asking.ask(everything).payloads == [LARGE] * 4
     assert len(asking.ask(poll_of(StrategyKind.OFFSET)).payloads) == 1
-    assert decryptions == [4, 4, 1]
+    assert decryptions == [4, 4, 4, 1]
 
 
 def test_what_was_committed_and_cannot_be_sent_is_an_error(new_owner: NewOwner) -> None:
-    """Bytes that rot while the broker runs: a shorter answer would skip messages silently."""
+    """Bytes that rot behind the commit: a shorter answer would skip messages silently."""
+    owner = new_owner(encrypted=True)
+    asking = Asking(owner)
+    asking.peer.before_answer = lambda: damage_last_byte(owner)
+    everything = poll_of(StrategyKind.NEXT, commit=True)
+    assert asking.ask(everything).status == CannotReadMessage.status
+
+
+def test_what_rots_while_the_broker_runs_is_not_skipped(new_owner: NewOwner) -> None:
     owner = new_owner(encrypted=True)
     asking = Asking(owner)
     damage_last_byte(owner)
-    everything = poll_of(StrategyKind.NEXT)
+    everything = poll_of(StrategyKind.NEXT, commit=True)
+    assert asking.ask(everything._replace(auto_commit=False)) == (0, 4, FIVE[:4])
     assert asking.ask(everything) == (0, 4, FIVE[:4])
-    assert asking.ask(everything._replace(auto_commit=True)).status == CannotReadMessage.status
+    assert asking.ask(everything).status == InvalidMessageChecksum.status
 
 
 def test_a_purge_between_decision_and_read_is_not_found(new_owner: NewOwner) -> None:
@@ -365,3 +408,19 @@ def test_a_purge_between_decision_and_read_is_not_found(new_owner: NewOwner) -> 
     asking = Asking(owner)
     asking.peer.before_answer = owner.forget_board
     assert asking.ask(NEXT_TWO).status == PartitionNotFound.status
+
+
+def test_a_purge_that_the_board_does_not_show_yet_leaves_nothing_to_return(
+    new_owner: NewOwner,
+) -> None:
+    """The files of the old life are gone already. No message was lost that could be sent."""
+    owner = new_owner()
+    asking = Asking(owner)
+
+    def purge() -> None:
+        owner.log_file.unlink()
+        owner.log_file.with_suffix(".index").unlink()
+        write_birth(owner.directory, TARGET.birth + 1, owner.files)
+
+    asking.peer.before_answer = purge
+    assert asking.ask(NEXT_TWO) == (0, 4, [])
