@@ -36,8 +36,15 @@ class LargeAnswer:
         transport.set_write_buffer_limits(high=2 * PIECE_SIZE, low=PIECE_SIZE)
 
     def go_on(self) -> None:
-        """Hand over the next piece, unless the client lags."""
+        """Hand over the next piece, unless the client lags or a turn does it anyway."""
+        if not self._is_scheduled:
+            self._hand_over()
+
+    def _turn(self) -> None:
         self._is_scheduled = False
+        self._hand_over()
+
+    def _hand_over(self) -> None:
         transport = self._transport
         if self.is_paused or transport.is_closing():
             return
@@ -46,10 +53,10 @@ class LargeAnswer:
             transport.set_write_buffer_limits()
             self._sent()
             return
+        # One turn at a time: behind the last piece `sent` is called once.
+        self._is_scheduled = True
+        self._loop.call_soon(self._turn)
         transport.writelines(piece)
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self.go_on)
 
 
 def pieces_of(parts: Sequence[bytes | memoryview]) -> Iterator[list[bytes | memoryview]]:

@@ -866,6 +866,23 @@ def test_a_request_that_waits_keeps_no_memory_unless_it_is_a_batch(bench: Bench,
         other.loop.settle()
 
 
+def test_a_large_answer_ends_once_whenever_its_peer_reads_again(bench: Bench) -> None:
+    """Paused and resumed between two turns: the piece of the next turn is on its way already."""
+    answers = [bytes([number]) * (6 * PIECE_SIZE) for number in range(2)]
+    bodies = iter(answers)
+    bench.session.answer = lambda code: Value(code, next(bodies))
+    bench.transport.peer_reads = False
+    bench.transport.deliver(PING + PING)
+    for _ in range(STEPS_MAX):
+        more = bench.loop.turn()
+        if bench.connection.is_write_paused or not more:
+            bench.transport.take(len(bench.transport.unsent))
+        if not (more or bench.transport.unsent):
+            break
+    assert bench.transport.sent == b"".join(encode_response(0, body) for body in answers)
+    assert len(bench.session.begun) == len(answers)
+
+
 def test_a_large_answer_keeps_no_receive_block(bench: Bench) -> None:
     """Else a thousand clients that read slowly would keep a thousand of them."""
     bench.session.answer = lambda code: Value(code, bytes(8 * PIECE_SIZE))

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from borzoi.messagepack import pack, unpack
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import DeleteTopic
 from borzoi.shards.metadata.commands import CreateToken
 from borzoi.shards.metadata.state import State
 from borzoi.shards.metadata_log.snapshot import (
+    CHECKSUM_SIZE,
+    HEADER,
     SNAPSHOT_SIZE_MAX,
     Snapshot,
     SnapshotDamaged,
@@ -38,6 +41,14 @@ def test_round_trip() -> None:
     assert state.stream(0).topic_ids.freed
     assert load(dump(state, END)) == Snapshot(state, END)
     assert load(dump(State(), LogEnd(0, 0))) == Snapshot(State(), LogEnd(0, 0))
+
+
+def test_the_state_is_what_messagepack_packs() -> None:
+    """One form in bytes, whichever of the two codecs writes it."""
+    state = small_world().state
+    body = dump(state, LogEnd(1, 2))[HEADER.size : -CHECKSUM_SIZE]
+    assert body == pack(state)
+    assert unpack(body, State) == state
 
 
 def test_every_bit_flipped_and_every_cut() -> None:
