@@ -6,7 +6,7 @@ package's Python interface, which costs a call per message.
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
@@ -22,14 +22,14 @@ PROOFS: Final = tuple(bytes(at * 7 % 251 for at in range(length)) for length in 
 KNOWN_DIGESTS: Final = {b"": 0x2D06800538D394C2, b"iggy": 0xB421037ED388F177}
 
 
-def xxh3_address() -> int:
+def xxh3_address(names: Sequence[str] = NAMES) -> int:
     """The address of a function (bytes, size) -> XXH3 of 64 bits; 0 when there is none."""
     try:
         extension = import_module("xxhash._xxhash")
         library = ctypes.CDLL(extension.__file__)
     except (ImportError, OSError):
         return 0
-    for name in NAMES:
+    for name in names:
         try:
             function = library[name]
         except AttributeError:

@@ -108,7 +108,14 @@ def pieces_of(names: Iterable[str], begin: int, end: int) -> list[Piece]:
     return pieces
 
 
-def file_runs(directory: str, piece: Piece, first_row: bytes | None) -> Iterator[Run]:
+def file_runs(
+    directory: str,
+    piece: Piece,
+    first_row: bytes | None,
+    *,
+    rows_at_once: int = ROWS_AT_ONCE,
+    run_size: int = RUN_SIZE,
+) -> Iterator[Run]:
     """The messages of a piece, each verified.
 
     `first_row` is what the broker has there; None if the directory is known to be the broker's.
@@ -121,9 +128,9 @@ def file_runs(directory: str, piece: Piece, first_row: bytes | None) -> Iterator
         ):
             if first_row is not None:
                 _compare(log.fileno(), index.fileno(), piece, first_row)
-            for begin in range(piece.begin, piece.end, ROWS_AT_ONCE):
-                window = piece._replace(begin=begin, end=min(piece.end, begin + ROWS_AT_ONCE))
-                yield from _window(log.fileno(), index.fileno(), window)
+            for begin in range(piece.begin, piece.end, rows_at_once):
+                window = piece._replace(begin=begin, end=min(piece.end, begin + rows_at_once))
+                yield from _window(log.fileno(), index.fileno(), window, run_size)
     except OSError as error:
         raise NotReadable(f"{error}") from error
 
@@ -175,13 +182,13 @@ def _compare(log: int, index: int, piece: Piece, first_row: bytes) -> None:
     raise OtherRows(f"segment {piece.segment} has another row {piece.begin}")
 
 
-def _window(log: int, index: int, piece: Piece) -> Iterator[Run]:
+def _window(log: int, index: int, piece: Piece, run_size: int) -> Iterator[Run]:
     bounds = _bounds(log, index, piece)
     row_count = piece.end - piece.begin
     first = 0
     while first < row_count:
         # As many rows as fit, but at least one.
-        fits = int(np.searchsorted(bounds, bounds[first] + RUN_SIZE, "right")) - 1
+        fits = int(np.searchsorted(bounds, bounds[first] + run_size, "right")) - 1
         last = min(max(fits, first + 1), row_count)
         messages = _read(log, int(bounds[first]), int(bounds[last] - bounds[first]))
         bad = first_bad_message(messages, last - first, piece.begin + first)

@@ -18,9 +18,6 @@ from borzoi.storage.published import Published
 from borzoi.storage.segment_list import SegmentList
 from borzoi.storage.segment_view import MappedFile, SegmentView, Stale, ends_in, missing_forms
 
-# What was written lately is in memory: asking the kernel about it is not worth a call.
-RECENT_SIZE: Final = 64 * 1024 * 1024
-
 FORMS_AT_ONCE: Final = 64
 """Of so many segments is found out at once how they were written."""
 
@@ -228,7 +225,7 @@ class RangeRead:
         return (
             segment.first_offset == published.active_segment
             and segment.first_offset >= published.trusted_from
-            and start >= published.end_position - RECENT_SIZE
+            and start >= published.end_position - self._list.recent_size
         )
 
     def _verified(self, segment: SegmentView, run: Slices, is_first: bool) -> Slices | Doubt:

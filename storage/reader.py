@@ -28,7 +28,7 @@ from borzoi.storage.outcome import Cold, Doubt, Extent, Packed, Slices, nothing_
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.range_read import RangeRead, Wanted
-from borzoi.storage.segment_list import SegmentList
+from borzoi.storage.segment_list import RECENT_SIZE, SegmentList
 from borzoi.storage.segment_view import ReadOnlyFiles, Stale
 from borzoi.storage.time_search import TimeSearch
 
@@ -54,12 +54,13 @@ class PartitionReader:
         index_windows: IndexWindows | None = None,
         cipher: PartitionCipher | None = None,
         blocks: PlainBlocks | None = None,
+        recent_size: int = RECENT_SIZE,
     ) -> None:
         """`newest` returns what the owner has published by now."""
         self._index_windows = index_windows or IndexWindows(IndexCaching.OPEN_SEGMENT, windows)
         blocks = blocks or PlainBlocks(CopyMemory(COPIED_SIZE_MAX))
         access = ReadOnlyFiles(files, windows, self._index_windows, blocks, cipher)
-        self._segments = SegmentList(directory, files, access, newest)
+        self._segments = SegmentList(directory, files, access, newest, recent_size)
         self._doubts = Doubts()
         self._memory = blocks.memory
         self._has_key = cipher is not None

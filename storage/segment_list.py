@@ -12,6 +12,7 @@ Always: the views ascend, and nothing that is not among them is mapped.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from borzoi.protocol.errors import CannotReadMessage
 from borzoi.storage.birth import BirthDamaged, read_birth
@@ -21,6 +22,9 @@ from borzoi.storage.layout import segment_codecs
 from borzoi.storage.published import Published
 from borzoi.storage.segment_view import ReadOnlyFiles, SegmentView, Stale
 from borzoi.storage.verified import VerifiedOffsets
+
+RECENT_SIZE: Final = 64 * 1024 * 1024
+"""What was written lately is in memory: asking the kernel about it is not worth a call."""
 
 
 class SegmentList:
@@ -32,9 +36,11 @@ class SegmentList:
         files: Files,
         access: ReadOnlyFiles,
         newest: Callable[[], Published] | None,
+        recent_size: int = RECENT_SIZE,
     ) -> None:
         """`newest` returns what the owner has published by now."""
         self.directory = directory
+        self.recent_size = recent_size
         self.newest = newest
         self.hot: HotRange | None = None
         self.verified = VerifiedOffsets()

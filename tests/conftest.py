@@ -45,7 +45,9 @@ def broker(new_broker: NewBroker) -> BrokerProcess:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark first. Its tests wait for each other, so they should be in one of the processes that
-    share all tests; who has nothing left to do takes over the last tests of another."""
+    """Puts the tests of Spark first: they wait for each other, so one process should run them.
+
+    A process that has nothing left to do takes over the last tests of another.
+    """
     spark = Path(__file__).parent / "spark"
     items.sort(key=lambda item: not item.path.is_relative_to(spark))

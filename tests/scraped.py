@@ -1,5 +1,7 @@
-"""Metrics as a scraper sees them: fetched over HTTP, read by the strict parser of Prometheus' own
-Python client."""
+"""Metrics as a scraper sees them: fetched over HTTP, read by a strict parser.
+
+The parser is that of Prometheus' own Python client.
+"""
 
 import http.client
 from collections.abc import Iterator

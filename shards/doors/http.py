@@ -21,7 +21,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from borzoi.protocol.http_head import (
     HEAD_SIZE_MAX,
@@ -53,6 +53,18 @@ METHODS: Final = ("GET", "HEAD")
 PLAIN: Final = "text/plain; charset=utf-8"
 
 
+class HttpLimits(NamedTuple):
+    """What a peer may take before it is cut off."""
+
+    head_time_s: float = HEAD_TIME_MAX_S
+    answer_time_s: float = ANSWER_TIME_MAX_S
+    parting_time_s: float = PARTING_TIME_MAX_S
+    ignored_size: int = IGNORED_SIZE_MAX
+
+
+LIMITS: Final = HttpLimits()
+
+
 @dataclass(slots=True)
 class HttpCounts:
     """Since the start of this worker."""
@@ -71,8 +83,10 @@ class HttpDoor:
         path: str,
         text: Callable[[], Awaitable[bytes]],
         counts: HttpCounts,
+        limits: HttpLimits = LIMITS,
     ) -> None:
         self.loop = loop
+        self.limits = limits
         self._tasks = tasks
         self._path = path
         self._text = text
@@ -188,13 +202,13 @@ class HttpConnection(asyncio.Protocol):
             connected.abort()
             return
         self._transport = connected
-        self._timer = self._door.loop.call_later(HEAD_TIME_MAX_S, self._head_is_late)
+        self._timer = self._door.loop.call_later(self._door.limits.head_time_s, self._head_is_late)
 
     def data_received(self, data: bytes) -> None:
         """Collect the head, and pass the request on once it is whole."""
         if self._head_is_read:
             self._ignored_bytes += len(data)
-            if self._ignored_bytes > IGNORED_SIZE_MAX:
+            if self._ignored_bytes > self._door.limits.ignored_size:
                 self.abort()
             return
         self._head += data[: HEAD_SIZE_MAX - len(self._head)]
@@ -239,7 +253,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._is_answered = True
         if status != OK:
-            self._end_in(PARTING_TIME_MAX_S)
+            self._end_in(self._door.limits.parting_time_s)
         if body is None:
             body = f"{status} {REASONS[status]}\n".encode()
         transport.write(response_head(status, content_type, len(body)))
@@ -259,7 +273,7 @@ class HttpConnection(asyncio.Protocol):
         """Nothing of what comes from now on is looked at."""
         self._head_is_read = True
         self._head.clear()
-        self._end_in(ANSWER_TIME_MAX_S)
+        self._end_in(self._door.limits.answer_time_s)
 
     def _end_in(self, delay_s: float) -> None:
         if self._timer is not None:

@@ -21,6 +21,7 @@ from borzoi.storage.outcome import Doubt
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
+from borzoi.storage.segment_list import RECENT_SIZE
 
 READERS_MAX: Final = 1024
 HEALS_MAX: Final = 8
@@ -49,6 +50,7 @@ class Readers:
         blocks: PlainBlocks,
         caching: IndexCaching = IndexCaching.OPEN_SEGMENT,
         encryption: Encryption | None = None,
+        recent_size: int = RECENT_SIZE,
     ) -> None:
         self._board = board
         self._layout = layout
@@ -57,6 +59,7 @@ class Readers:
         self._files = files
         self._validate_checksum = validate_checksum
         self._encryption = encryption
+        self._recent_size = recent_size
         self.blocks = blocks
         # How to ask the owner of a partition to check an index; the worker wires it.
         self.ask_owner: Callable[[Target, int, Done], None] | None = None
@@ -148,6 +151,7 @@ class Readers:
                 index_windows=self._index_windows,
                 cipher=cipher_of(self._encryption, target.namespace, target.birth),
                 blocks=self.blocks,
+                recent_size=self._recent_size,
             )
             self._readers[key] = reader
             if len(self._readers) > READERS_MAX:

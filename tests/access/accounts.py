@@ -155,8 +155,8 @@ def found(wire: Wire) -> dict[str, tuple[UserStatus, Permissions | None]]:
     return {name: (one.user.status, one.permissions) for name, one in details.items()}
 
 
-def told(model: Model) -> dict[str, tuple[UserStatus, Permissions | None]]:
-    """The same as the model tells it."""
+def modelled(model: Model) -> dict[str, tuple[UserStatus, Permissions | None]]:
+    """The same accounts as the model has them."""
     return {name: (one.status, one.permissions) for name, one in model.accounts.items()}
 
 
@@ -168,7 +168,7 @@ def check(broker: BrokerProcess, administrator: Administrator) -> Model:
                 model
                 for model in (administrator.model, administrator.in_doubt)
                 if model is not None
-                and found(wire) == told(model)
+                and found(wire) == modelled(model)
                 and {token.name for token in wire.ask(GetPersonalAccessTokens())}
                 == set(model.tokens)
             ]

@@ -2,7 +2,7 @@
 
     python -m tests.access.brute_force --tries 10000 --addresses 100
 
-Beside it somebody with the right password logs in again and again, from an address of its own.
+Beside it a client with the right password logs in again and again, from another address.
 What counts is how many guesses were looked at: each costs a hash, and each is in the log.
 """
 
@@ -29,7 +29,7 @@ from tests.shard_wires import TWO_SHARDS
 from tests.wire import Wire
 
 TARGET: Final = "target"
-PASSWORD: Final = "what nobody will guess"
+PASSWORD: Final = "what no guess will hit"
 GOOD_SOURCE: Final = "127.0.0.9"
 FREE: Final = 5
 SHARDS: Final = 2

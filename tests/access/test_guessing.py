@@ -36,7 +36,7 @@ def test_brute_force(broker: BrokerProcess, addresses: int) -> None:
     sources = [f"127.0.{addresses}.{number + 1}" for number in range(addresses)]
     summary = attack(broker, sources, tries=500)
     check(summary, sources)
-    # The target itself, from where nobody guesses, and others from where somebody does.
+    # The target from an address without guesses, and others from an address with guesses.
     assert status_from("127.0.0.8", broker, LoginUser(TARGET, PASSWORD)) == 0
     assert status_from(sources[0], broker, LoginUser("good", PASSWORD)) == 0
     assert status_from(sources[0], broker, LoginUser(TARGET, PASSWORD)) == InvalidCredentials.status

@@ -89,7 +89,7 @@ def speak(spoken: Spoken, wire: Wire, number: int) -> None:
     spoken.ask(wire, CreateUser("no", first))
     spoken.ask(wire, CreateUser(f"{user}-long", "marker-" * 15))
     spoken.ask(wire, ChangePassword(user, wrong, second))
-    spoken.ask(wire, ChangePassword("nobody", first, second))
+    spoken.ask(wire, ChangePassword("absent", first, second))
     spoken.ask(wire, ChangePassword(user, first, second))
     spoken.ask(wire, UpdateUser(user, f"{user}-renamed"))
     spoken.ask(wire, UpdatePermissions(f"{user}-renamed", None))
@@ -104,7 +104,7 @@ def speak(spoken: Spoken, wire: Wire, number: int) -> None:
     spoken.secrets.append(token.swapcase())
     for password in (second, first, *[wrong] * 8, "marker-" * 15):
         spoken.ask(wire, LoginUser(user, password))
-    spoken.ask(wire, LoginUser("nobody", wrong))
+    spoken.ask(wire, LoginUser("absent", wrong))
     spoken.ask(wire, LoginUser("iggy", ROOT_SECRET))
     spoken.ask(wire, UpdateUser(user, status=UserStatus.INACTIVE))
     spoken.ask(wire, LoginUser(user, second))

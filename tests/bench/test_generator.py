@@ -122,10 +122,10 @@ def test_cpu_between_two_moments_is_interpolated() -> None:
     samples = [sample(0, 0), sample(100, 50), sample(200, 150)]
     assert cpu_ns_between(samples, "shard 0", 50, 150) == 100 - 25
     assert cpu_ns_between(samples, "shard 0", 0, 999) == 150
-    assert cpu_ns_between(samples, "nobody", 0, 100) == 0
+    assert cpu_ns_between(samples, "nothing", 0, 100) == 0
 
 
-def test_what_others_used_is_what_nobody_watched_did() -> None:
+def test_what_others_used_is_what_no_watched_thread_did() -> None:
     def sample(at: int, cpu: int, busy: int) -> Sample:
         return Sample(at, {"shard 0": Usage(cpu, 0, 0, 0, 0)}, DirtyPages(0, 0), busy)
 

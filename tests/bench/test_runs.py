@@ -163,7 +163,7 @@ def test_limits_on_the_command_line(tmp_path: Path) -> None:
     assert limits["fdatasyncs_per_s"] > 0
 
 
-def test_nothing_to_read_and_nobody_there(address: str, shared_broker: OwnBroker) -> None:
+def test_nothing_to_read_and_no_server_there(address: str, shared_broker: OwnBroker) -> None:
     result = run("pc", "-s", "999", "-c", "1", "--server-address", address, "--no-output")
     assert result.exit_code == 1
     assert "there is no stream bench-stream-" in result.output

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from borzoi.protocol.commands import Command
 from borzoi.protocol.framing import REQUEST_HEADER
 from borzoi.protocol.generations import CLASSIC
+from tests.conditions import until
 from tests.fake_server import FakeServer, requests, serving
 
 
@@ -96,13 +97,11 @@ class ScriptedServer:
 
     async def wait_requested(self) -> None:
         """Return when there was a request; the test's own deadline bounds this."""
-        while not self.requests:
-            await asyncio.sleep(0)
+        await until(lambda: self.requests)
 
     async def wait_client_gone(self) -> None:
         """Return when a client has closed its connection; bounded in the same way."""
-        while not self.clients_gone:
-            await asyncio.sleep(0)
+        await until(lambda: self.clients_gone)
 
 
 def send(connection: socket.socket, wire: bytes, piece_size: int) -> None:

@@ -159,7 +159,7 @@ def test_a_deadline_closes_the_connection(run: Run) -> None:
 
 
 def test_a_deadline_also_holds_for_a_server_that_does_not_read(run: Run) -> None:
-    """More bytes than the sockets take, and nobody who takes them."""
+    """More bytes than the sockets take, and no reader that takes them."""
 
     async def test() -> None:
         ended = asyncio.Event()
@@ -181,7 +181,7 @@ def test_a_deadline_also_holds_for_a_server_that_does_not_read(run: Run) -> None
 
 
 def test_a_cancelled_caller_takes_the_connection_with_it(run: Run) -> None:
-    """Its answer may still come, and nobody could tell it from the next one."""
+    """Its answer may still come and would look like the answer to the next request."""
 
     async def test() -> None:
         async with scripted(Silence()) as server:
@@ -201,7 +201,7 @@ def test_a_cancelled_caller_takes_the_connection_with_it(run: Run) -> None:
     run(test())
 
 
-def test_a_caller_cancelled_before_its_turn_harms_nobody(run: Run) -> None:
+def test_a_caller_cancelled_before_its_turn_harms_no_other(run: Run) -> None:
     async def test() -> None:
         async with scripted(Answer(client_answer(1)), Answer(client_answer(3))) as server:
             connection = await open_to(server)
@@ -248,7 +248,7 @@ def test_concurrent_callers_take_turns_in_order(run: Run) -> None:
     run(test())
 
 
-def test_closing_fails_whoever_waits(run: Run) -> None:
+def test_closing_fails_the_requests_that_wait(run: Run) -> None:
     async def test() -> None:
         async with scripted(Silence()) as server:
             connection = await open_to(server)
@@ -262,7 +262,7 @@ def test_closing_fails_whoever_waits(run: Run) -> None:
     run(test())
 
 
-def test_nobody_listens(run: Run) -> None:
+def test_no_server_listens(run: Run) -> None:
     async def test() -> None:
         async with scripted() as server:
             port = server.port

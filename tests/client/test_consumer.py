@@ -29,13 +29,14 @@ from borzoi.protocol.errors import ConnectionClosed, PartitionNotFound, TopicIdN
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy
 from tests.client.conftest import Run
 from tests.client.small_broker import STREAM, TOPIC, SmallBroker
+from tests.conditions import until
 
 ALONE = Consumer(ConsumerKind.CONSUMER, "me")
 GROUP = Consumer(ConsumerKind.GROUP, "g")
 
 
 class Clock:
-    """Time that passes only when somebody waits; it closes the consumer when it has run out."""
+    """Time that passes only while the consumer waits; at its end the consumer is closed."""
 
     def __init__(self, budget_s: float = 0.0) -> None:
         self.now_s = 1000.0
@@ -572,8 +573,7 @@ def test_closing_ends_an_iteration_that_waits(run: Run) -> None:
         source = OwnPartitions(reading, [0], lambda: 0.0)
         consumer = MessageConsumer(reading, source, COMMIT_DISABLED, Idling(3600, 3600))
         waiting = asyncio.create_task(read(consumer))
-        while not broker.polls:
-            await asyncio.sleep(0)
+        await until(lambda: broker.polls)
         await consumer.close()
         await consumer.close()
         assert await waiting == []

@@ -1,7 +1,6 @@
 """Batches, waiting, back-pressure, places and failures of a producer, against a client by hand."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +29,7 @@ from borzoi.protocol.message import MESSAGE_HEADER_SIZE, MESSAGE_PAYLOAD_SIZE_MA
 from borzoi.protocol.responses import PartitionInfo, TopicDetails, TopicInfo
 from borzoi.protocol.send_messages import PreparedBatch
 from tests.client.conftest import Run
+from tests.conditions import until
 
 NOW_US = 1_700_000_000_000_000
 NEVER_S = 3600.0  # a linger that does not end within a test
@@ -89,11 +89,6 @@ class ClientByHand:
 
 def producer_on(client: ClientByHand, **settings: Any) -> Producer:
     return Producer(client, "s", "t", clock_us=lambda: NOW_US, **{"linger_s": NEVER_S, **settings})
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0)
 
 
 def test_a_full_batch_goes_at_once_and_the_rest_when_flushed(run: Run) -> None:
@@ -284,7 +279,7 @@ def test_no_more_is_accepted_than_may_wait(run: Run) -> None:
     run(test())
 
 
-def test_whoever_waits_for_room_does_not_wait_for_the_linger(run: Run) -> None:
+def test_a_send_that_waits_for_room_does_not_wait_for_the_linger(run: Run) -> None:
     async def test() -> None:
         client = ClientByHand()
         producer = producer_on(client, pending_bytes_max=200)
@@ -307,7 +302,7 @@ def test_a_message_larger_than_all_that_may_wait_goes_alone(run: Run) -> None:
     run(test())
 
 
-def test_a_failure_is_told_to_whoever_waits_and_to_nobody_else(run: Run) -> None:
+def test_a_failure_is_raised_in_the_calls_that_wait_and_in_no_other(run: Run) -> None:
     async def test() -> None:
         client = ClientByHand(failures=[TopicIdNotFound()])
         async with producer_on(client, batch_messages_max=2) as producer:
@@ -329,7 +324,7 @@ def test_a_failure_is_told_to_whoever_waits_and_to_nobody_else(run: Run) -> None
 
 
 @pytest.mark.parametrize("how", ["send", "flush", "close"])
-def test_a_failure_that_nobody_waited_for_is_told_by_the_next_call(run: Run, how: str) -> None:
+def test_a_failure_without_a_waiting_call_is_raised_by_the_next_call(run: Run, how: str) -> None:
     async def test() -> None:
         client = ClientByHand(failures=[StreamIdNotFound(), TopicIdNotFound()])
         producer = producer_on(client, batch_messages_max=1)
@@ -341,7 +336,7 @@ def test_a_failure_that_nobody_waited_for_is_told_by_the_next_call(run: Run, how
         assert [batch.messages for batch in failed.value.batches] == [(b"lost",), (b"lost too",)]
         if how != "close":
             await producer.send("accepted")
-        await producer.close()  # and it is told once
+        await producer.close()  # and it is raised once
         assert b"not accepted" not in [payload for sent in client.sent for payload in sent.payloads]
 
     run(test())
@@ -373,7 +368,7 @@ def test_resending_gives_ids_by_which_copies_are_known(run: Run) -> None:
     run(test())
 
 
-def test_cancelling_one_who_waits_harms_nobody(run: Run) -> None:
+def test_cancelling_one_call_that_waits_harms_no_other(run: Run) -> None:
     async def test() -> None:
         client = ClientByHand(gate=asyncio.Event())
         producer = producer_on(client, batch_messages_max=1, pending_bytes_max=MESSAGE_HEADER_SIZE)

@@ -1,4 +1,4 @@
-"""What a lost connection does to the requests of a session, and what is told to the next one."""
+"""What a lost connection does to the requests of a session, and what the next one is sent."""
 
 import asyncio
 from typing import Unpack
@@ -31,6 +31,7 @@ from tests.client.scripted_server import (
     Step,
     scripted,
 )
+from tests.conditions import until
 
 QUICK = Reconnect(attempts_max=5, delay_min_s=0.001, delay_max_s=0.002)
 DONE = Answer(OK)
@@ -171,7 +172,7 @@ def test_a_changed_name_and_password_are_used_afterwards(run: Run) -> None:
         async with scripted(LOGGED_IN, DONE, DONE, DONE, LOST, later=steps) as server:
             async with await open_to(server, username="anna", password="secret") as client:
                 await client.change_password("anna", "secret", "better")
-                await client.change_password("somebody else", "secret", "theirs")
+                await client.change_password("another user", "secret", "theirs")
                 await client.update_user(7, username="hanna")
                 await client.ping()
             assert server.commands[5] == commands.LoginUser("hanna", "better", VERSION, CONTEXT)
@@ -312,8 +313,7 @@ def test_closing_ends_the_attempts(run: Run) -> None:
             never = Reconnect(attempts_max=1_000, delay_min_s=60, delay_max_s=60)
             client = await open_to(server, reconnect=never)
             asking = asyncio.create_task(client.ping())
-            while client.is_open:
-                await asyncio.sleep(0)
+            await until(lambda: not client.is_open)
             for _ in range(3):  # it learns of its loss, and begins to wait
                 await asyncio.sleep(0)
             await client.close()
@@ -344,8 +344,7 @@ def test_a_quiet_client_pings(run: Run) -> None:
     async def test() -> None:
         async with scripted(*[DONE] * 1000) as server:
             async with await open_to(server, heartbeat_s=0.001):
-                while len(server.requests) < 3:
-                    await asyncio.sleep(0)
+                await until(lambda: len(server.requests) >= 3)
             assert set(server.commands) == {commands.Ping()}
 
     run(test())
@@ -359,8 +358,7 @@ def test_heartbeats_make_a_lost_connection_again(run: Run) -> None:
         async with scripted(DONE, LOST, later=steps) as server:
             async with await open_to(server, heartbeat_s=0.001) as client:
                 await client.join_consumer_group("s", "t", "g")
-                while len(server.requests) < 4:
-                    await asyncio.sleep(0)
+                await until(lambda: len(server.requests) >= 4)
             wanted = [type(command) for command in server.commands[:4]]
             assert wanted.count(commands.JoinConsumerGroup) == 2
 

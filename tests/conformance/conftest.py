@@ -24,6 +24,6 @@ def standing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A name nobody else uses."""
+    """A name that no other test uses."""
     _, _, test = request.node.nodeid.rpartition("/")
     return re.sub(r"[^a-z0-9]+", "-", test)

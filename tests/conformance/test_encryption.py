@@ -1,4 +1,4 @@
-"""Encryption at rest as the official client and whoever reads the disk see it."""
+"""Encryption at rest as the official client and a reader of the disk see it."""
 
 import asyncio
 import base64
@@ -146,7 +146,7 @@ def test_switched_on_for_existing_data_and_off_again(
     run(add("secret-2"))
     assert files_with(broker.data, b"MARKER-secret") == []
     assert broker.stop() == 0
-    # Whoever does not have the key does not get in, whether or not encryption is on.
+    # A broker without the key does not start, whether or not encryption is on.
     for settings, reason in (
         (NEVER, "no key is configured"),
         ({**ON, "IGGY_SYSTEM_ENCRYPTION_KEY": OTHER_KEY}, "is not the one that"),

@@ -19,6 +19,7 @@ from borzoi.protocol.commands.groups import GetConsumerGroup
 from borzoi.protocol.commands.offsets import GetConsumerOffset
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from tests.broker import BrokerProcess
+from tests.conditions import until
 from tests.conformance.official import connected, new_topic, send
 from tests.wire import Wire
 
@@ -74,13 +75,6 @@ def shares(wire: Wire, name: str) -> list[tuple[int, ...]]:
     return [one.partitions for one in wire.ask(GetConsumerGroup(name, name, GROUP)).members]
 
 
-async def until(condition: Any) -> None:
-    deadline = asyncio.get_running_loop().time() + TIMEOUT_S
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline
-        await asyncio.sleep(0.01)
-
-
 EACH = AutoCommitWhen.ConsumingEachMessage()
 WHOLE = AutoCommitWhen.ConsumingAllMessages()
 POLICIES = {
@@ -107,7 +101,7 @@ def test_the_iterator_with_each_policy(
         consumer = await consumer_of(client, name, auto_commit=policy)
         assert await take(consumer, len(MESSAGES)) == MESSAGES
         wire = Wire(standing_broker)
-        await until(lambda: stored(wire, name) == len(MESSAGES) - 1)
+        await until(lambda: stored(wire, name) == len(MESSAGES) - 1, 0.01)
         wire.close()
 
     asyncio.run(check())
@@ -140,7 +134,7 @@ def test_the_callback_with_each_policy(
         assert await consume(consumer, len(MESSAGES)) == MESSAGES
         wire = Wire(standing_broker)
         last = len(MESSAGES) - 1
-        await until(lambda: stored(wire, name) in (last, last - 1))
+        await until(lambda: stored(wire, name) in (last, last - 1), 0.01)
         wire.close()
 
     asyncio.run(check())
@@ -211,7 +205,9 @@ def test_several_members_get_every_message_once(
 
         members = [asyncio.create_task(member(number)) for number in range(3)]
         wire = Wire(standing_broker)
-        await until(lambda: len(found) == 3 and sorted(map(len, shares(wire, name))) == [2, 2, 2])
+        await until(
+            lambda: len(found) == 3 and sorted(map(len, shares(wire, name))) == [2, 2, 2], 0.01
+        )
         for n in range(0, 20, 5):
             for partition in range(6):
                 batch = [b"%d.%d" % (partition, n + step) for step in range(5)]
@@ -239,7 +235,7 @@ def test_a_member_that_joins_late_gets_its_share(
         assert shares(wire, name) == [(0, 1, 2, 3)]
         second = await connected(standing_broker, transport)
         late = await consumer_of(second, name, auto_commit=AutoCommit.When(EACH))
-        await until(lambda: sorted(map(len, shares(wire, name))) == [2, 2])
+        await until(lambda: sorted(map(len, shares(wire, name))) == [2, 2], 0.01)
         for partition in range(4):
             await send(first, name, partition, b"late %d" % partition)
         got = await asyncio.gather(take(consumer, 2), take(late, 2))
@@ -269,7 +265,7 @@ def test_members_come_back_after_a_restart(broker: BrokerProcess, transport: str
                 enough.set()
 
         consuming = asyncio.ensure_future(consumer.consume_messages(take_one, enough))
-        await until(lambda: found == [b"before"])
+        await until(lambda: found == [b"before"], 0.01)
         await asyncio.to_thread(broker.stop)
         await asyncio.to_thread(broker.start)
         producer = await connected(broker, transport)

@@ -32,7 +32,7 @@ def test_connect_ping_and_log_in_by_hand(standing_broker: BrokerProcess, name: s
 
 
 @pytest.mark.parametrize(
-    ("username", "password"), [("iggy", "wrong"), ("nobody", "iggy"), ("Iggy", "iggy")]
+    ("username", "password"), [("iggy", "wrong"), ("absent", "iggy"), ("Iggy", "iggy")]
 )
 def test_wrong_credentials(standing_broker: BrokerProcess, username: str, password: str) -> None:
     async def check() -> None:

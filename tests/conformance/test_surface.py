@@ -1,7 +1,7 @@
 """Everything the official client has, at least once.
 
 What it has is read from its own stub file, and what is used from the sources of this folder: a new
-version of the client with a new method makes this fail until somebody has tried the method.
+version of the client with a new method makes this fail until a test here uses the method.
 """
 
 import ast
@@ -31,7 +31,7 @@ ORDINARY: Final = {"__new__", "__len__", "__getitem__"}
 # Fields of enumerations by position; the enumerations themselves are used.
 POSITIONAL: Final = {"_0", "_1"}
 ONLY_RETURNED: Final = {"StreamDetails", "TopicDetails"}
-"""Classes that nobody has to name: their fields are looked at."""
+"""Classes that need not be named here: their fields are looked at."""
 
 
 def surface() -> set[str]:
@@ -249,11 +249,11 @@ def test_requests_made_while_the_broker_is_away(
         client = await connected(broker, transport)
         await new_topic(client, name)
         await asyncio.to_thread(broker.kill)
-        waiting = asyncio.ensure_future(send(client, name, 0, b"sent while nobody was there"))
+        waiting = asyncio.ensure_future(send(client, name, 0, b"sent while no broker was there"))
         await asyncio.to_thread(broker.start)
         await asyncio.wait_for(waiting, 60)
         assert await payloads(client, name, PollingStrategy.First()) == [
-            b"sent while nobody was there"
+            b"sent while no broker was there"
         ]
 
     asyncio.run(check())

@@ -84,7 +84,7 @@ def test_permissions_hold_at_once(
     asyncio.run(check())
 
 
-def test_one_who_is_made_inactive_is_told_so(
+def test_a_user_made_inactive_is_answered_so(
     standing_broker: BrokerProcess, transport: str, root: Wire, topic: str
 ) -> None:
     """The client takes the status for a lost session and logs in again, which is refused."""

@@ -115,8 +115,10 @@ class CompressionKills(KillCycles):
         return not os.listdir(self.broker.data / "trash")
 
     def _is_large(self, path: Path) -> bool:
-        """Small segments, sealed because encryption was switched, need not shrink at all: a
-        message or two take a few hundred bytes more when they are compressed."""
+        """Whether a segment has to shrink. Small ones are sealed because encryption was switched.
+
+        A message or two take a few hundred bytes more when they are compressed.
+        """
         try:
             return path.stat().st_size > SMALL_SIZE
         except FileNotFoundError:

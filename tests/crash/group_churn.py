@@ -5,7 +5,7 @@
 Every member polls, writes down what it got, and commits it; some commit with the poll. After
 every event each partition must be held exactly once. At the end nothing may have been skipped,
 nothing committed may have come again, and two members may have got the same message only if
-somebody left in between or the revocation's time was over (group_ledger.py).
+a member left in between or the revocation's time was over (group_ledger.py).
 """
 
 import argparse
@@ -85,7 +85,7 @@ class Summary:
 
 
 class Member(Worker):
-    """Polls, notes, commits, until it is told to leave or its connection is cut."""
+    """Polls, notes, commits, until it has to leave or its connection is cut."""
 
     def __init__(
         self, broker: BrokerProcess, ledger: GroupLedger, name: str, *, auto_commit: bool
@@ -258,7 +258,7 @@ class Churn:
         self.summary.kills += 1
 
     def _pause(self) -> None:
-        """Somebody takes its time between a poll and the commit: longer than others wait."""
+        """A member pauses between a poll and the commit, longer than the others wait."""
         member = self._choice.choice(self._members)
         member.may_commit.clear()
         self._members_work()

@@ -1,7 +1,7 @@
 """What members of a group got and committed, and whether the rules of handing over were kept.
 
 All times are of one monotonic clock. A time that something had at the broker is only known to lie
-between two of ours, so every rule is judged with the bounds that accuse nobody wrongly.
+between two of ours, so every rule is judged with the bounds that accuse no member wrongly.
 """
 
 import threading
@@ -63,7 +63,7 @@ class GroupLedger:
             self.commits.setdefault(partition, []).append(commit)
 
     def judge(self, produced: Mapping[int, int]) -> Verdict:
-        """Violation if messages were skipped, or somebody got what was not his to get."""
+        """Raises Violation if messages were skipped, or a member got what another one held."""
         delivered = twice = 0
         for partition, count in produced.items():
             deliveries = sorted(self.deliveries.get(partition, []), key=lambda it: it.finished)
@@ -113,5 +113,5 @@ class GroupLedger:
                 return
         raise Violation(
             f"partition {partition}, offset {offset}: {before.member} got it and so did "
-            f"{after.member}, and nobody left and no time was over: {before}, {after}"
+            f"{after.member}, and no member left and no time was over: {before}, {after}"
         )

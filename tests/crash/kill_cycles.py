@@ -38,7 +38,7 @@ from tests.shard_wires import connect
 PRODUCERS: Final = 4
 KILL_AFTER_S: Final = (0.05, 0.8)
 CYCLES_PER_TOPIC: Final = 5
-"""Reading all of a topic again and again takes ever longer: then it is deleted and made anew."""
+"""A topic is replaced after so many cycles: reading all of it takes ever longer."""
 
 JOURNAL_MESSAGES_MAX: Final = 128
 TWO_SHARDS: Final = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "2"}
@@ -106,7 +106,7 @@ class KillCycles:
         cycle = summary.cycles
         choice = random.Random(f"{summary.seed}/{cycle}")
         if cycle and cycle % CYCLES_PER_TOPIC == 0:
-            self._begin_topic_anew()
+            self._replace_topic()
         producers = [
             Producer(self.broker, f"c{cycle}p{number}", f"{summary.seed}/{cycle}/{number}")
             for number in range(PRODUCERS)
@@ -164,7 +164,7 @@ class KillCycles:
         summary.offsets_compared += len(watcher.seen)
         self.contents = contents
 
-    def _begin_topic_anew(self) -> None:
+    def _replace_topic(self) -> None:
         with connect(self.broker) as wire:
             wire.ask(DeleteTopic(STREAM, TOPIC))
             assert create_topic(wire, with_stream=False) == 0

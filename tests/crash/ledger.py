@@ -1,8 +1,8 @@
 """The test's own book: what producers sent, how each batch ended, and what must be true afterwards.
 
 A payload names its producer, its number and nothing else that could repeat, and its length and
-filling follow from these; so a survivor tells which batch it belongs to, and a payload nobody
-sent is recognised. Producers never send a batch again: whatever appears twice is the server's.
+filling follow from these; so a survivor tells which batch it belongs to, and a payload that was
+never sent is recognised. Producers never repeat a batch: whatever appears twice is the server's.
 
     acknowledged   all of it is there, once, in the order of sending
     refused        nothing of it is there: an error says that nothing was appended
@@ -81,7 +81,7 @@ def payload_of(producer: str, number: int) -> bytes:
 
 
 def sender_of(payload: bytes) -> tuple[str, int]:
-    """Producer and number; AssertionError for a payload that nobody can have sent."""
+    """Producer and number; AssertionError for a payload that no producer sends."""
     producer, number, _ = payload.split(b"/", 2)
     sender = producer.decode(), int(number)
     assert payload == payload_of(*sender), f"damaged payload of {sender}: {payload[:80]!r}"
@@ -154,7 +154,7 @@ def assert_prefix(books: Sequence[ProducerBook], contents: Mapping[int, Sequence
 def _places(
     by_name: Mapping[str, ProducerBook], contents: Mapping[int, Sequence[bytes]]
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """Where each message lies; nothing lies twice and nothing lies there that nobody sent."""
+    """Where each message lies; nothing lies twice and nothing lies there that was not sent."""
     places: dict[tuple[str, int], tuple[int, int]] = {}
     for partition, payloads in contents.items():
         for offset, payload in enumerate(payloads):

@@ -52,7 +52,7 @@ class Killer(Worker):
 
 
 class LifeKills(Lives):
-    """One topic whose lives end while somebody is killed."""
+    """One topic whose lives end while processes of the broker are killed."""
 
     def __init__(self, data: Path, end: str, seed: int) -> None:
         super().__init__(data, seed, {})

@@ -1,4 +1,4 @@
-"""Producers and a reader that work until they are told to stop, or the server is gone."""
+"""Producers and a reader that work until they are stopped, or the server is gone."""
 
 import random
 import threading

@@ -7,12 +7,12 @@ asks for more than any socket holds and takes nothing; when the broker has had e
 another one comes. Each producer sends its next batch as soon as the last one is acknowledged.
 Retention keeps the topic small. Then
 
-    nobody is killed for want of memory, and nobody else dies
+    no process is killed for want of memory, and no other one dies
     what the processes need of their own (Pss of heaps and arenas) stays below the limit
     every batch is acknowledged on the connection it was sent on: producers wait, none is dropped
     every partition has as many offsets as messages were acknowledged
 
-Where no cgroup can be made the broker is told to take as little, and what it takes is measured.
+Where no cgroup can be made, settings keep the broker as small, and what it takes is measured.
 """
 
 import argparse
@@ -177,7 +177,7 @@ def own_memory(broker: BrokerProcess) -> int:
 
 @contextmanager
 def limited_broker(data: Path) -> Iterator[tuple[BrokerProcess, MemoryGroup | None]]:
-    """In a cgroup, or told to take as little as it would there."""
+    """A broker in a cgroup, or with settings that make it take as little as there."""
     settings, group = dict(SETTINGS), None
     with ExitStack() as stack:
         try:

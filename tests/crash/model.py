@@ -7,7 +7,7 @@ seen and has to stay so from then on, restarts included.
 Here are streams, topics, partitions, messages and offsets; users are in model_users.py, groups in
 model_groups.py, and Model in model_whole.py is all of them: a model of more commands is one more
 mixin with a method named like each command. Everything is found through World, which asks at the
-same time whether whoever sent the command may do it there.
+same time whether the sender of the command may do it there.
 """
 
 from collections.abc import Callable, Sequence
@@ -292,7 +292,7 @@ class World:
     def group_of(
         self, stream: Identifier, topic: Identifier, group: Identifier
     ) -> tuple[ModelTopic, ModelGroup]:
-        """Whatever is missing is told before a missing permission."""
+        """A missing stream, topic or group is the answer before a missing permission."""
         found_stream = self.find_stream(stream)
         found = named(found_stream.topics, topic, TopicIdNotFound)
         found_group = self.group(found, group)
@@ -360,8 +360,8 @@ class MetadataModel(World):
         if topic is None:
             return None
         assert reply is not None, f"{command} exists"
-        for partition, told in zip(topic.partitions, reply.partitions, strict=True):
-            partition.created_at = partition.created_at or told.created_at
+        for partition, shown in zip(topic.partitions, reply.partitions, strict=True):
+            partition.created_at = partition.created_at or shown.created_at
         return topic.details()
 
     def create_topic(self, command: CreateTopic, reply: TopicDetails) -> TopicDetails:

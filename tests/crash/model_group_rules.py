@@ -1,6 +1,6 @@
 """What is done with consumer groups, for the machine that compares a broker with its model.
 
-Whoever polls commits before the next rule begins: a partition that waits for a commit changes
+A member that polls commits before the next rule begins: a partition that waits for a commit changes
 hands at a moment that no answer tells. The one rule that is about waiting ends with the commit.
 """
 
@@ -197,7 +197,7 @@ class GroupRules(MessageRules):
     def _some_member(
         self, place: int
     ) -> tuple[int, ModelStream, ModelTopic, ModelGroup, ModelMember] | None:
-        """Somebody of root: nothing of what it does is refused."""
+        """A member of root's: nothing of what it does is refused."""
         found = [
             (self._seat(member), stream, topic, group, member)
             for stream, topic in self.model.all_topics()

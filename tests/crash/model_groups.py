@@ -1,7 +1,7 @@
 """Consumer groups beside a broker's.
 
 Which member holds which partition is learned from GET_CONSUMER_GROUP, where each partition has to
-be held once and the split to be even, unless somebody has polled what it has not committed yet.
+be held once and the split to be even, unless a member has polled what it has not committed yet.
 Everything else follows from that.
 """
 

@@ -89,7 +89,7 @@ SETTINGS: Final = {
 }
 SHARDS: Final = (0, 1)
 GUESTS: Final = (2, 3)
-"""Seats 0 and 1 are root's; the others begin as nobody's. An even number begins on shard 0."""
+"""Seats 0 and 1 are root's; the others begin without a user. An even number begins on shard 0."""
 GUEST_NAME: Final = "ann"
 PASSWORD: Final = "secret"
 CLOSED_AFTER: Final = (StaleClient.status, ClientNotFound.status)
@@ -205,8 +205,10 @@ class Agreement(RuleBasedStateMachine):
             self.connect_seat(on)
 
     def connect(self) -> None:
-        """Everybody comes anew, with the identity it had. Sockets may move afterwards, which
-        nobody must notice."""
+        """Every seat connects again, as the user it had.
+
+        Sockets may move afterwards, which no answer must show.
+        """
         users = {seat: session.user for seat, session in self.model.sessions.items()}
         for seat in (*SHARDS, *GUESTS):
             self.connect_seat(seat)
@@ -216,7 +218,7 @@ class Agreement(RuleBasedStateMachine):
         self.settle_groups()
 
     def connect_seat(self, seat: int) -> None:
-        """A connection to the shard of that seat, as nobody if it is a guest's."""
+        """A connection to the shard of that seat, without a user if it is a guest's."""
         if seat in self.wires:
             self.wires[seat].close()
             self.model.gone(self.model.sessions[seat])
@@ -227,8 +229,10 @@ class Agreement(RuleBasedStateMachine):
     # Groups.
 
     def settle_groups(self) -> None:
-        """Wait for what no answer waits for: that members are gone, that shares are even again,
-        and that all shards know it."""
+        """Waits for what no answer waits for.
+
+        Members are gone, shares are even again, and all shards know it.
+        """
         for stream, topic in self.model.all_topics():
             for group in topic.groups:
                 command = GetConsumerGroup(stream.id, topic.id, group.id)

@@ -34,7 +34,7 @@ PASSWORDS: Final = st.sampled_from([PASSWORD] * 3 + ["other"])
 TOKENS: Final = st.sampled_from(["one", "two"])
 GRANTS: Final = st.one_of(st.none(), PERMISSIONS)
 GUEST: Final = st.sampled_from(GUESTS)
-NO_TOKEN: Final = "nobody's"
+NO_TOKEN: Final = "no token"
 
 
 class UserRules(Agreement):

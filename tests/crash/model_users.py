@@ -63,7 +63,7 @@ class UsersModel(World):
     def sent_by(
         self, session: ModelSession, code: Code, *, for_group: bool = False
     ) -> Iterator[None]:
-        """Commands within are those of a session. Outside of it nobody asks for permission."""
+        """Commands within are those of a session. Outside of it no permission is needed."""
         if session.user is None and code not in BEFORE_LOGIN:
             if not session.removed:
                 raise Unauthenticated

@@ -25,7 +25,7 @@ WITHOUT_FLUSHING_THE_JOURNAL: Final = struct.pack("I", 2)
 
 
 class Unavailable(Exception):
-    """This machine cannot do it; the text says what is missing."""
+    """The machine cannot do it; the text says what is missing."""
 
 
 class CommandFailed(Exception):
@@ -97,7 +97,7 @@ class PowerCutDisk:
         self._place = directory / "disk"
 
     def __enter__(self) -> "PowerCutDisk":
-        """Tries it once, so that a machine where it is not possible is told from a failure."""
+        """Tries it once: a machine where it is not possible must not look like a failure."""
         need("mount", "mkfs.ext4", "truncate")
         try:
             with self.running():

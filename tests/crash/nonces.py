@@ -22,7 +22,7 @@ from borzoi.storage.encrypted import SegmentCipher
 from borzoi.storage.segment_form import HEADER_SIZE, NONCE_SIZE, form_of
 from tests.storage.ciphers import partition_cipher
 from tests.storage.faults import FailingFiles
-from tests.storage.partitions import Partition, begin_anew
+from tests.storage.partitions import Partition, begin_next_life
 
 BATCH_SIZE: Final = 50
 LENGTHS: Final = struct.Struct("<48xII8x")
@@ -77,23 +77,9 @@ def count_nonces(root: Path, messages: int, seed: int) -> Counted:
                 partition.append(*[b"payload"] * rng.randrange(1, BATCH_SIZE))
             match rng.randrange(4):
                 case 0:
-                    # The disk is full; the same offsets are given out again.
-                    before = partition.log.written
-                    files.fail("write", errno.ENOSPC)
-                    try:
-                        partition.append(b"refused", b"refused")
-                    except CannotSaveMessagesToSegment:
-                        failed += 1
-                    files.repair()
-                    assert partition.log.written == before
+                    failed += _append_to_full_disk(partition, files)
                 case 1:
-                    # A crash with a torn tail: the lost offsets are given out again.
-                    active = partition.log_file(partition.log.written.active_segment)
-                    size = active.stat().st_size
-                    if size > HEADER_SIZE:
-                        with active.open("r+b") as file:
-                            file.truncate(rng.randrange(size))
-                        torn += 1
+                    torn += _tear_tail(partition, rng)
                     partition.reopen()
                     opened += 1
                 case 2:
@@ -102,7 +88,7 @@ def count_nonces(root: Path, messages: int, seed: int) -> Counted:
                 case 3 if rng.randrange(10) == 0:
                     birth = partition.birth + 1
                     partition.cipher = partition_cipher(birth=birth)
-                    begin_anew(partition, birth)
+                    begin_next_life(partition, birth)
                     purged += 1
                 case _:
                     pass
@@ -112,6 +98,31 @@ def count_nonces(root: Path, messages: int, seed: int) -> Counted:
             assert _stored_nonces(log.read_bytes()) <= notes.different
     partition.log.close()
     return Counted(notes.drawn, len(notes.different), opened, torn, failed, purged)
+
+
+def _append_to_full_disk(partition: Partition, files: FailingFiles) -> bool:
+    """Whether the append failed; its offsets are given out again."""
+    before = partition.log.written
+    files.fail("write", errno.ENOSPC)
+    try:
+        partition.append(b"refused", b"refused")
+        has_failed = False
+    except CannotSaveMessagesToSegment:
+        has_failed = True
+    files.repair()
+    assert partition.log.written == before
+    return has_failed
+
+
+def _tear_tail(partition: Partition, rng: random.Random) -> bool:
+    """Whether the active log was cut, as by a crash; the lost offsets are given out again."""
+    active = partition.log_file(partition.log.written.active_segment)
+    size = active.stat().st_size
+    if size <= HEADER_SIZE:
+        return False
+    with active.open("r+b") as file:
+        file.truncate(rng.randrange(size))
+    return True
 
 
 def _stored_nonces(data: bytes) -> set[bytes]:

@@ -1,4 +1,4 @@
-"""D3 and D4: the power goes at a random moment under load; what is on the disk then?
+"""D3 and D4: the power goes at a random moment under load; what was synced is on the disk.
 
     python -m tests.crash.power_cuts --cuts 200 [--mode fsync|written] [--seed N]
                                      [--saver-interval "30 s"]
@@ -8,7 +8,8 @@ producers send; all its processes are stopped, the file system is cut off from i
 everything is killed. Another broker starts on what the disk has, and that is compared with the
 producers' books.
 In mode fsync nothing that was acknowledged may be missing; in mode written what the kernel had not
-written back is, and the figure is told. In both, what is there is the beginning of what was sent.
+written back is, and the figure is printed. In both, what is there is the beginning of what was
+sent.
 """
 
 import argparse
@@ -117,7 +118,7 @@ def _load_and_cut(
 
 
 def stop_all(broker: BrokerProcess) -> None:
-    """SIGSTOP to the whole broker: when it returns, nobody can acknowledge anything any more."""
+    """SIGSTOP to the whole broker: when it returns, nothing can be acknowledged any more."""
     members = [broker.pid, *broker.workers().values()]
     os.killpg(broker.pid, signal.SIGSTOP)
     wait_for(lambda: all(_stands_still(pid) for pid in members), STOP_TIMEOUT_S)

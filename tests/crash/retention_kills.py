@@ -3,7 +3,7 @@
     python -m tests.crash.retention_kills --kills 200 [--mode written|fsync] [--seed N]
 
 Tiny segments, messages that expire after some seconds, a small topic, a cleaner that never rests
-and somebody who sends DELETE_SEGMENTS; producers and a reader work on both shards. After each
+and a client that sends DELETE_SEGMENTS; producers and a reader work on both shards. After each
 kill, of one worker or of everything, what is left of each partition must be
 
     a run of offsets without a gap, which begins no earlier than it did before the kill
@@ -70,7 +70,7 @@ class Summary:
             f"mode {self.mode}, seed {self.seed}: {self.group_kills} kills of everything and "
             f"{self.worker_kills} of a worker; {self.acknowledged} messages acknowledged, "
             f"{self.deleted} of them deleted by retention, 0 others missing; {self.compared} "
-            f"offsets compared, {self.emptied} times a partition was found empty, none began anew"
+            f"offsets compared, {self.emptied} times a partition was found empty, none began again"
         )
 
 
@@ -233,7 +233,7 @@ class RetentionKills:
         return found
 
     def _files_fit(self) -> bool:
-        """Whether there are exactly the files that readers are told of. The cleaner goes on."""
+        """Whether there are exactly the files that readers are shown. The cleaner goes on."""
         with connect(self.broker) as wire:
             ranges = self._ranges(wire)
         for partition, (first, _) in ranges.items():

@@ -4,7 +4,7 @@
                                 [--partitions 1,100,10000] [--shards 1,2] [--offsets N] [--seed N]
 
 Producers send a batch to every partition and then go on at random, many requests under way at a
-time; in the middle of that the broker is told to stop by SIGTERM. Requests that got no answer may
+time; in the middle of that the broker gets SIGTERM. Requests that got no answer may
 have done anything; acknowledged ones are compared with what the next start serves. So are
 `--offsets` consumers whose offsets are stored on one partition before each stop.
 """
@@ -192,7 +192,7 @@ class Stops:
             assert sender.swept.wait(READY_TIMEOUT_S), sender.failure
 
     def store_offsets(self) -> int:
-        """Offsets of many consumers on the first partition, all of them the same, which is told."""
+        """Stores the same offset of many consumers on the first partition, and returns it."""
         offset = self._ends[0]
         with connect(self.broker) as wire:
             commands = [

@@ -1,4 +1,4 @@
-"""F5: somebody sets the clock of the machine, back, forward, or it stands still.
+"""F5: the clock of the machine is set back or forward, or stands still.
 
 Times within a partition never decrease, messages and tokens expire when they should and not
 because of it, and clients that give signs of life stay while silent ones are evicted.
@@ -68,7 +68,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_f5_somebody_sets_the_clock(place: Place, jump: str) -> None:
+def test_f5_the_clock_is_set(place: Place, jump: str) -> None:
     place.clock.shift_s(0)
     with connect(place.broker) as wire, connect(place.broker) as silent:
         connected_at = time.monotonic()
@@ -88,7 +88,7 @@ def test_f5_somebody_sets_the_clock(place: Place, jump: str) -> None:
         # The cleaners have looked several times by then.
         after = times(wire, jump)
         assert after[:MESSAGES] == before
-        assert len(after) == 2 * MESSAGES, "messages expired because somebody set the clock"
+        assert len(after) == 2 * MESSAGES, "messages expired because the clock was set"
         assert after == sorted(after)
         if jump == "forward":
             assert after[-1] - after[0] > 20 * HOUR_US, "the clock was not set at all"
@@ -118,7 +118,7 @@ def ping_until(wire: Wire, end: float) -> float:
 
 
 def wait_for_eviction(lively: Wire, me: int, other: int, pinged_at: float) -> None:
-    """The next look evicts who has been silent for too long, and nobody who has just pinged."""
+    """The next look evicts clients that were silent for too long, not one that has just pinged."""
 
     def evicted() -> bool:
         found = {client.client_id for client in lively.ask(GetClients())}
@@ -130,7 +130,7 @@ def wait_for_eviction(lively: Wire, me: int, other: int, pinged_at: float) -> No
 
 
 def opens(broker: BrokerProcess, token: str) -> bool:
-    """Whether somebody can log in with it; if not, because it has expired or is cleared away."""
+    """Whether the token logs in; if not, because it has expired or is cleared away."""
     with connect(broker, login=False) as wire:
         try:
             wire.ask(LoginWithPersonalAccessToken(token))

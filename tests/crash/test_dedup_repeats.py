@@ -45,9 +45,9 @@ def test_s5_every_batch_twice_and_kills_in_between(tmp_path: Path) -> None:
     [
         # Entering the write of the log: stamped in the lent memory, not written.
         ("written", "pwrite64", log_path),
-        # Entering the write of the index: the log has the batch, nobody was told.
+        # Entering the write of the index: the log has the batch, no answer was sent.
         ("written", "pwrite64", index_path),
-        # Entering the sync: written and indexed, nobody was told.
+        # Entering the sync: written and indexed, no answer was sent.
         ("fsync", "fdatasync", log_path),
     ],
 )

@@ -58,7 +58,7 @@ def test_f2_a_sync_fails(tmp_path: Path) -> None:
             log = log_path(directory_of(broker, 0), 0)
             with failing_calls(pid, "fdatasync", "EIO", "1+", tmp_path / "trace", log):
                 assert producer.send_one(wire, 0) is Outcome.REFUSED
-            # The disk works again, but nobody knows what became of the pages.
+            # The disk works again, but what became of the pages is unknown.
             for _ in range(3):
                 assert producer.send_one(wire, 0) is Outcome.REFUSED
             assert producer.send_one(wire, 1) is Outcome.ACKNOWLEDGED
@@ -66,9 +66,9 @@ def test_f2_a_sync_fails(tmp_path: Path) -> None:
         assert "read-only until restart" in broker.output()
         # Its figures may be those of a moment ago.
         wait_for(lambda: Scraped.of(broker.metrics_address).value(READ_ONLY) == 1)
-        told = Scraped.of(broker.metrics_address)
-        assert told.total("borzoi_partition_read_only", partition=0) == 1
-        assert told.total("borzoi_write_errors", written="sync", error="EIO") == 1
+        scraped = Scraped.of(broker.metrics_address)
+        assert scraped.total("borzoi_partition_read_only", partition=0) == 1
+        assert scraped.total("borzoi_write_errors", written="sync", error="EIO") == 1
         broker.stop()
         broker.start()
         assert Scraped.of(broker.metrics_address).value(READ_ONLY) == 0

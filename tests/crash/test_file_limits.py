@@ -61,7 +61,7 @@ def test_f3_few_files_many_connections_and_many_segments(start: Start) -> None:
             payloads = [message.payload for message in wire.read(STREAM, TOPIC, 0)]
             assert payloads == [b"%d" % number * 200 for number in range(SEGMENTS)]
             wire.append(STREAM, TOPIC, 0, [b"still served" * 50])
-            # A loop that spins runs, or is ready to, for as long as nobody goes away.
+            # A loop that spins runs, or is ready to, for as long as no client goes away.
             wait_for(lambda: _busy_share(worker) < BUSY_SHARE_MAX)
         with connect(broker) as fresh:
             assert len(list(fresh.read(STREAM, TOPIC, 0))) == SEGMENTS + 1

@@ -168,7 +168,7 @@ def test_workers_die_and_members_stay_or_go(new_broker: NewBroker) -> None:
 def test_asking_about_a_group_costs_no_membership_while_shard_0_is_away(
     new_broker: NewBroker,
 ) -> None:
-    # Nobody waits as long as it takes to start a worker, which the nursery does not do at once.
+    # No request waits as long as the start of a worker takes, which the nursery delays.
     broker = make(new_broker, IGGY_LIMITS_REQUEST_TIMEOUT="20ms")
     with connect_to_shard(broker, 1) as one:
         join(one)
@@ -247,7 +247,7 @@ def test_groups_and_offsets_outlive_the_broker_and_members_do_not(
 
 @pytest.mark.slow
 def test_a_dead_worker_keeps_no_offset_of_a_deleted_group(new_broker: NewBroker) -> None:
-    # Nobody waits for the dead one: the group is deleted and made again before it is back.
+    # No request waits for the dead one: the group is deleted and made again before it is back.
     broker = make(new_broker, IGGY_LIMITS_REQUEST_TIMEOUT="20ms")
     with connect_to_shard(broker, 0) as zero:
         join(zero)
@@ -296,16 +296,16 @@ def test_the_judge_sees_what_was_committed_and_came_again() -> None:
 
 def test_the_judge_sees_two_owners() -> None:
     books = ledger(Delivery("a", 0, 3, 10, 11), Delivery("b", 2, 6, 12, 13))
-    with pytest.raises(Violation, match="nobody left"):
+    with pytest.raises(Violation, match="no member left"):
         books.judge({0: 7})
     books.joins.append(Span(12.5, 12.6))
-    with pytest.raises(Violation, match="nobody left"):
+    with pytest.raises(Violation, match="no member left"):
         books.judge({0: 7})
     books.joins[0] = Span(11, 11.1)
     assert books.judge({0: 7}).twice == 2
     books.joins.clear()
     books.departures.append(Span(5, 9))
-    with pytest.raises(Violation, match="nobody left"):
+    with pytest.raises(Violation, match="no member left"):
         books.judge({0: 7})
     books.departures.append(Span(11, 12))
     assert books.judge({0: 7}).twice == 2

@@ -48,7 +48,7 @@ def test_d8_a_kill_while_a_life_ends(tmp_path: Path, end: str) -> None:
 def test_a_batch_for_a_deleted_topic_does_not_land_in_another_one_with_its_id(
     new_broker: NewBroker,
 ) -> None:
-    """Its owner dies with it; until the successor looks at it, the id belongs to somebody else."""
+    """Its owner dies with it; before the successor looks at it, the id is another topic's."""
     broker = new_broker(**TWO_SHARDS, **PINNED, IGGY_LIMITS_REQUEST_TIMEOUT="25s")
     partition = partitions_of(1, 2)[0]
     with connect_to_shard(broker, 0) as sender, connect_to_shard(broker, 0) as deleter:

@@ -1,6 +1,6 @@
 """Shard 0 dies in the middle of a metadata change that a client of another shard asked for.
 
-The client is told that something went wrong, or nothing at all; but whatever became of the
+The client gets an error, or no answer at all; but whatever became of the
 change, all shards agree on it, also after a restart, and asking again brings it about.
 """
 
@@ -51,7 +51,7 @@ def seen_by_all(broker: BrokerProcess) -> list[str]:
         ("fdatasync", True),  # written, not synced, not published: a complete entry is kept
     ],
 )
-def test_a_creation_is_there_for_all_or_for_nobody(
+def test_a_creation_is_there_on_all_shards_or_on_none(
     new_broker: NewBroker, tmp_path: Path, system_calls: str, survives: bool
 ) -> None:
     broker = new_broker(**TWO_SHARDS, **PINNED)

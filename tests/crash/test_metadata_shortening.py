@@ -1,6 +1,6 @@
 """kill -9 while the metadata log is replaced by a shorter one: nothing acknowledged is lost.
 
-The streams that clients were told to exist are there afterwards, on every shard, and after another
+The streams whose creation was acknowledged are there afterwards, on every shard, and after another
 kill of everything; at each step of the replacement, and at moments that chance has chosen.
 """
 
@@ -90,7 +90,7 @@ def until_it_dies(broker: BrokerProcess, changes: Changes, pid: int) -> None:
             try:
                 changes.make_one(wire)
             except (BrokerError, Closed):
-                return  # Told that the outcome is unknown.
+                return  # The outcome is unknown to the client.
             # A request that comes between its death and its successor waits, and succeeds.
             if broker.workers().get(0) != pid:
                 return
@@ -154,7 +154,7 @@ def test_at_any_moment(new_broker: NewBroker) -> None:
                 for _ in range(5 * SNAPSHOT_ENTRIES):
                     changes.make_one(wire)
             except (BrokerError, Closed):
-                # The outcome is unknown: told so, or not told because the successor takes long.
+                # The outcome is unknown: an error, or no answer because the successor takes long.
                 assert victim == 0, broker.output()
         wait_for_successor(broker, victim, pid)
         changes.check(broker)

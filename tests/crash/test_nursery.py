@@ -33,13 +33,13 @@ FORK_AND_COMPARE = """
 import os
 from borzoi.shards.partitions.message_ids import RANDOM_IDS
 
-heard, told = os.pipe()
+read_end, write_end = os.pipe()
 child = os.fork()
 if child == 0:
-    os.write(told, RANDOM_IDS(64))
+    os.write(write_end, RANDOM_IDS(64))
     os._exit(0)
 os.waitpid(child, 0)
-assert os.read(heard, 64) != RANDOM_IDS(64), "parent and child give the same ids"
+assert os.read(read_end, 64) != RANDOM_IDS(64), "parent and child give the same ids"
 """
 
 

@@ -1,5 +1,6 @@
-"""Workers die of a signal with a request in work: a report is left, and the second time it is
-refused everywhere for a while, but nothing else is.
+"""A request in whose work two workers died of a signal is refused everywhere for a while.
+
+Nothing else is refused, and each death leaves a report.
 
 The request is a poll that waits for the other shard, which is stopped: so the moment is the same
 in every run. The signal is a real one, sent from outside.

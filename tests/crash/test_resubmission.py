@@ -135,9 +135,9 @@ def test_an_owner_stopped_anywhere_and_killed_leaves_each_message_once(
     [
         # Entering the write of the log: stamped in the lent memory, not written.
         ("written", "pwrite64", log_path),
-        # Entering the write of the index: the log has the batch, nobody was told.
+        # Entering the write of the index: the log has the batch, no answer was sent.
         ("written", "pwrite64", index_path),
-        # Entering the sync: written and indexed, nobody was told.
+        # Entering the sync: written and indexed, no answer was sent.
         ("fsync", "fdatasync", log_path),
         # Ringing the receiver's bell: the answer lies in the ring, complete.
         ("written", "write", None),

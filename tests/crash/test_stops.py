@@ -189,15 +189,15 @@ def test_a_stop_has_an_end(tmp_path: Path) -> None:
 
 
 @needs_strace
-def test_a_full_disk_at_the_stop_is_told_with_all_that_is_lost(tmp_path: Path) -> None:
+def test_a_full_disk_at_the_stop_is_logged_with_all_that_is_lost(tmp_path: Path) -> None:
     with holding(tmp_path) as broker:
         calls = "pwrite64,pwritev"
         with failing_calls(broker.workers()[0], calls, "ENOSPC", "1+", tmp_path / "trace"):
             assert broker.stop() == NOT_ON_DISK
-        told = broker.output()
-        assert f"{PARTITIONS * MESSAGES} acknowledged messages of {PARTITIONS} partitions" in told
+        output = broker.output()
+        assert f"{PARTITIONS * MESSAGES} acknowledged messages of {PARTITIONS} partitions" in output
         for partition in range(PARTITIONS):
-            assert f"{MESSAGES} of partition {partition} of stream 0, topic 0" in told
+            assert f"{MESSAGES} of partition {partition} of stream 0, topic 0" in output
         assert there(broker) == 0
         with connect(broker) as wire:
             wire.append(STREAM, TOPIC, 0, [b"room again"])
@@ -205,7 +205,7 @@ def test_a_full_disk_at_the_stop_is_told_with_all_that_is_lost(tmp_path: Path) -
 
 
 @needs_strace
-def test_a_sync_that_fails_at_the_stop_is_told(tmp_path: Path) -> None:
+def test_a_sync_that_fails_at_the_stop_is_logged(tmp_path: Path) -> None:
     with holding(tmp_path) as broker:
         calls = "syncfs,fdatasync"
         with failing_calls(broker.workers()[0], calls, "EIO", "1+", tmp_path / "trace"):

@@ -8,7 +8,7 @@ metadata log at another byte of theirs; fifty boots meet every byte of the last 
 
     of the last batch the whole messages are there, everything before it is, and nothing else
     the next append gets the offset behind them, and `borzoi check` finds no damage
-    a committed offset that was cut is nobody's, a whole one points at a message that is there, and
+    a committed offset that was cut is ignored, a whole one points at a message that is there, and
     the next commit counts
     a metadata entry that was cut is gone, and the next one is taken
 """

@@ -25,8 +25,10 @@ UNLINKS: Final = "unlink,unlinkat"
 def killed_at(
     pid: int, system_calls: str, trace: Path, *paths: str | PathLike[str]
 ) -> Iterator[None]:
-    """SIGKILL for a process when any thread of it enters one of these system calls for one of
-    these paths; without paths, for anything at all."""
+    """SIGKILL for a process when any thread of it enters one of these system calls.
+
+    Only calls for one of the paths count; without paths, all do.
+    """
     with _traced(pid, system_calls, "signal=SIGKILL", trace, paths) as tracer:
         yield
         try:
@@ -46,10 +48,10 @@ def killed_at(
 def failing_calls(
     pid: int, system_calls: str, error: str, when: str, trace: Path, *paths: str | PathLike[str]
 ) -> Iterator[None]:
-    """These system calls of a process fail: `when` is "3" for the third from now on of any thread
-    (of each of them, that is), "1+" for all.
+    """These system calls of a process fail until the end of the block.
 
-    Until the end of the block, where the process goes on as if nothing had been.
+    `when` is "3" for the third from now on of each thread, "1+" for all. Afterwards the process
+    goes on as if nothing had been.
     """
     with _traced(pid, system_calls, f"error={error}:when={when}", trace, paths):
         yield

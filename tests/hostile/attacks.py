@@ -52,8 +52,10 @@ def unfinished_sends(
 
 
 def _send_some(wire: Wire, frame: memoryview) -> memoryview:
-    """Send most of a frame, or as much as is taken: one that waits takes what fits into sockets.
-    What is left of it."""
+    """Sends most of a frame, or as much as is taken; returns what is left of it.
+
+    A connection that waits takes what fits into its sockets.
+    """
     end = len(frame) - len(frame) // 16
     sent = 0
     wire.socket.settimeout(TAKEN_TIMEOUT_S)

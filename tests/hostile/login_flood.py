@@ -64,9 +64,9 @@ def login_flood(
         assert process.stdout.readline() == b"begun\n"
         yield flood
         process.stdin.close()
-        told = json.loads(process.stdout.read())
-        flood.answers = {int(status): count for status, count in told["answers"].items()}
-        flood.closed, flood.refused = told["closed"], told["refused"]
+        counts = json.loads(process.stdout.read())
+        flood.answers = {int(status): count for status, count in counts["answers"].items()}
+        flood.closed, flood.refused = counts["closed"], counts["refused"]
         assert process.wait(END_TIMEOUT_S) == 0
     finally:
         process.kill()
@@ -149,13 +149,13 @@ def main() -> int:
             if missing >= 1:
                 missing -= 1
                 attacker.open()
-    told = {
+    counts = {
         "answers": attacker.answers,
         "closed": attacker.closed,
         "refused": attacker.refused,
     }
     with suppress(BrokenPipeError):
-        print(json.dumps(told))
+        print(json.dumps(counts))
     return 0
 
 

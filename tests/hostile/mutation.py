@@ -19,7 +19,7 @@ GROWTH_MAX: Final = 300
 
 
 class Mutant(NamedTuple):
-    """A request with a payload that somebody has tampered with; its length field is right."""
+    """A request whose payload was tampered with; its length field is right."""
 
     code: int
     payload: bytes

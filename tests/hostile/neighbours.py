@@ -129,21 +129,21 @@ def _measure(broker: BrokerProcess, seconds: float, hostile: int) -> Figures:
     context = multiprocessing.get_context("spawn")
     place = Place(broker.host, broker.port)
     ended = context.Event()
-    told: Any = context.Queue()
+    outcomes: Any = context.Queue()
     attackers = [
         context.Process(
             target=_attack, args=(place, range(number, hostile, HOSTILE_PROCESSES), ended)
         )
         for number in range(HOSTILE_PROCESSES if hostile else 0)
     ]
-    honest = context.Process(target=_live, args=(place, seconds, told))
+    honest = context.Process(target=_live, args=(place, seconds, outcomes))
     try:
         for process in attackers:
             process.start()
         if attackers:
             time.sleep(min(5.0, seconds / 4))  # until all of them are at it
         honest.start()
-        outcome = json.loads(told.get(timeout=seconds + 120))
+        outcome = json.loads(outcomes.get(timeout=seconds + 120))
     finally:
         ended.set()
         for process in [honest, *attackers]:
@@ -167,7 +167,7 @@ def _measure(broker: BrokerProcess, seconds: float, hostile: int) -> Figures:
 # The honest.
 
 
-def _live(place: Place, seconds: float, told: Any) -> None:
+def _live(place: Place, seconds: float, outcomes: Any) -> None:
     latencies: list[float] = []
     errors: Queue[str] = Queue()
     began = time.monotonic()
@@ -182,7 +182,7 @@ def _live(place: Place, seconds: float, told: Any) -> None:
     outcome: dict[str, object] = {"latencies": latencies, "seconds": time.monotonic() - began}
     if not errors.empty():
         outcome["error"] = errors.get()
-    told.put(json.dumps(outcome))
+    outcomes.put(json.dumps(outcome))
 
 
 def _live_one(

@@ -38,7 +38,7 @@ from borzoi.storage.outcome import Doubt, Slices
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
 from tests.storage.ciphers import partition_cipher
-from tests.storage.partitions import NOW_US, Partition, begin_anew, payloads_in
+from tests.storage.partitions import NOW_US, Partition, begin_next_life, payloads_in
 
 EXTREMES: Final = (0, 1, 2, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1)
 COUNT_MAX: Final = 2**32 - 1
@@ -65,7 +65,7 @@ class Fuzzed:
         self._lives = {self.partition.birth: self.payloads}
         self.published = [self.partition.log.written]
         self._reader = self._new_reader()
-        # Lives whose files were touched by somebody else than their owner.
+        # Lives whose files were touched by another process than their owner.
         self._damaged: set[int] = set()
         self.outcomes: Counter[str] = Counter()
 
@@ -97,7 +97,7 @@ class Fuzzed:
                     self._recover,
                     self._cut_back,
                     self._shorten,
-                    self._begin_anew,
+                    self._purge,
                 )
             )()
             for _ in range(READS_PER_STEP):
@@ -178,9 +178,9 @@ class Fuzzed:
         self._damaged.add(self.partition.birth)
         self._reader = self._new_reader()
 
-    def _begin_anew(self) -> None:
+    def _purge(self) -> None:
         if self._chance.random() < 0.3:
-            begin_anew(self.partition, self.partition.birth + 1)
+            begin_next_life(self.partition, self.partition.birth + 1)
             self.payloads = self._lives[self.partition.birth] = []
             if self._chance.random() < 0.5:
                 self.published = []

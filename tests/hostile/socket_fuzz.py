@@ -58,7 +58,7 @@ SESSIONS_KEPT: Final = 0.02
 OF_SESSIONS: Final = frozenset(
     {Code.LOGIN_USER, Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN, Code.LOGOUT_USER}
 )
-# Names and numbers a mutant may hit by chance, and after which nobody could log in any more.
+# Names and numbers a mutant may hit by chance, and after which no login would succeed any more.
 ROOT: Final = (0, "iggy")
 OF_USERS: Final = (ChangePassword, DeleteUser, UpdatePermissions, UpdateUser)
 HARMLESS: Final = frozenset(

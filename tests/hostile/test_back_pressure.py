@@ -175,7 +175,7 @@ def test_frames_that_stop_in_the_middle(broker: BrokerProcess) -> None:
 def test_more_frames_than_the_pool_holds(new_broker: NewBroker) -> None:
     """Declared only, not sent: no page is touched, but the budget is gone to the last block.
 
-    Then nothing is read any more beyond a few kilobytes of each connection; nobody is answered
+    Then nothing is read any more beyond a few kilobytes of each connection; no request is answered
     with an error, and it goes on by itself when the frames that stop are closed.
     """
     broker = new_broker(

@@ -61,7 +61,7 @@ def test_no_user_has_all_connections_of_a_shard(new_broker: NewBroker) -> None:
         with Wire(broker, login=False, source="127.0.0.3") as other:
             assert other.answer_to(LoginUser("other", "password")).status == 0
         assert all(is_let_in(wire) for wire in (first, *greedy))
-        # A place that is given up is somebody else's.
+        # A place that is given up is free for another connection.
         greedy.pop().close()
         wait_for(gets_in)
         assert not gets_in()

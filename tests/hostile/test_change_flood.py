@@ -67,7 +67,7 @@ def change_flood(broker: BrokerProcess) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_nobody_waits_for_a_flood_of_changes(new_broker: NewBroker) -> None:
+def test_no_other_request_waits_for_a_flood_of_changes(new_broker: NewBroker) -> None:
     """With one shard: the kernel decides how often two of them get a word in."""
     broker = new_broker(**ONE_SHARD)
     with Wire(broker, login=False) as root:
@@ -99,8 +99,8 @@ def test_a_user_has_a_pace_and_only_waits(new_broker: NewBroker) -> None:
             wait_for(lambda: made() >= 80)
             found = made()
             assert found <= 30 + 20 * (time.monotonic() - began) + 1
-            # Nobody else has used up anything, and the flood goes on.
-            assert root.answer_to(CreateStream("of somebody else")).status == 0
+            # No other user has used up anything, and the flood goes on.
+            assert root.answer_to(CreateStream("of another user")).status == 0
             wait_for(lambda: made() > found)
         # What was refused would have been answered: all that was answered was carried out.
         assert "user 1 waits for 1 changes of metadata" in broker.output()

@@ -1,4 +1,4 @@
-"""Logins under invented names by the thousand: nobody else waits for them.
+"""Logins under invented names by the thousand: no other login waits for them.
 
 How long a login takes says how busy the machine is, so it is compared with what it took before:
 with the flood in one queue before it, it took hundreds of times as long.
@@ -45,7 +45,7 @@ def typical_login_s(broker: BrokerProcess, source: str) -> float:
 
 
 @pytest.mark.slow
-def test_nobody_waits_for_a_flood_of_invented_names(new_broker: NewBroker) -> None:
+def test_no_login_waits_for_a_flood_of_invented_names(new_broker: NewBroker) -> None:
     broker = new_broker(**SMALL_POOL)
     workers = broker.workers()
     with good_neighbour(broker) as neighbour:
@@ -104,14 +104,14 @@ def test_hardly_anything_of_a_slowed_address_is_hashed(new_broker: NewBroker) ->
 
 
 @pytest.mark.slow
-def test_a_user_who_changes_passwords_all_the_time_stops_nobody(new_broker: NewBroker) -> None:
+def test_a_user_who_changes_passwords_all_the_time_stops_no_other(new_broker: NewBroker) -> None:
     broker = new_broker(**ONE_SHARD)
     undisturbed = typical_login_s(broker, ELSEWHERE)
     connections = 32
     ended = Event()
 
     def change(wire: Wire) -> None:
-        """To what it is already; one that was overtaken by another is told so."""
+        """To what it is already; a change that another one overtook gets an error."""
         again = ChangePassword("busy", "password", "password")
         while not ended.is_set():
             assert wire.answer_to(again).status in (0, InvalidCredentials.status)

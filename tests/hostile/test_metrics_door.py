@@ -24,7 +24,7 @@ def test_a_scrape_beside_idle_connections(new_broker: NewBroker, shards: str, sa
     )
     host, _, port = broker.metrics_address.rpartition(":")
     for _ in range(SCRAPES):
-        # All of them anew each time: a door that is merely left alone forgets them by and by.
+        # All of them are opened each time: a door that is left alone forgets them by and by.
         with ExitStack() as opened:
             for _ in range(IDLE):
                 idle = opened.enter_context(socket.create_connection((host, int(port)), 60))

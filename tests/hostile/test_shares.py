@@ -145,15 +145,15 @@ class TestInventedConsumers:
         "IGGY_METRICS_ADDRESS": "127.0.0.1:0",
     }
 
-    def test_lock_nobody_else_out(self, broker: BrokerProcess, victim: Wire) -> None:
+    def test_lock_no_other_user_out(self, broker: BrokerProcess, victim: Wire) -> None:
         victim.put(send_frame("s", "t", [b"one"]))
         assert victim.answer() == OK
         refused = CannotOpenConsumerOffsetsFile.status
         statuses = invent_consumers(broker, "poller", "s", "t", 400)
         assert statuses == [0] * 100 + [refused] * 300
         self.use_offsets(victim, 1)
-        told = Scraped.of(broker.metrics_address)
-        assert told.total("borzoi_share_refusals", share="offsets") == 300
+        scraped = Scraped.of(broker.metrics_address)
+        assert scraped.total("borzoi_share_refusals", share="offsets") == 300
         victim.close()
         assert broker.stop() == 0
         broker.start()

@@ -1,6 +1,6 @@
 """A file of a partition is made shorter behind the broker's back while it is mapped.
 
-That is nobody's right, and the messages are lost. What is sent from the log is read by the kernel,
+That is forbidden, and the messages are lost. What is sent from the log is read by the kernel,
 which fails where a process would die: the client is cut off and the worker lives. What can not be
 helped is an index that loses whole pages between a look at it and the read of an entry.
 """

@@ -65,7 +65,7 @@ def test_batches_larger_than_a_segment_do_not_empty_their_topic(new_broker: NewB
     assert [m.offset for m in wire.poll("large").messages] == [4000]
 
 
-def test_a_batch_larger_than_its_topic_is_accepted_read_and_told_of(new_broker: NewBroker) -> None:
+def test_a_batch_larger_than_its_topic_is_accepted_read_and_logged(new_broker: NewBroker) -> None:
     broker = new_broker(**SETTINGS)
     wire = limited_topic(broker, "huge")
     for _ in range(2):

@@ -16,7 +16,7 @@ from borzoi.protocol.message import Message
 from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.send_messages import encode_send_messages
 
-NOWHERE: Final = "a name that nobody gives to anything"
+NOWHERE: Final = "a name that nothing has"
 WHO: Final = Consumer(ConsumerKind.CONSUMER, 0)
 
 COMMANDS: Final[tuple[commands.Command, ...]] = (
@@ -29,7 +29,7 @@ COMMANDS: Final[tuple[commands.Command, ...]] = (
     commands.GetClients(),
     commands.GetUser(NOWHERE),
     commands.GetUsers(),
-    commands.CreateUser("somebody", "something", UserStatus.ACTIVE, None),
+    commands.CreateUser("newcomer", "something", UserStatus.ACTIVE, None),
     commands.DeleteUser(NOWHERE),
     commands.UpdateUser(NOWHERE, None, None),
     commands.UpdatePermissions(NOWHERE, None),

@@ -71,7 +71,7 @@ def iggy_server(data: Path, *arguments: str, **settings: str) -> Iterator[Broker
 
 
 class RunningServer(BrokerProcess):
-    """A broker that somebody else has started."""
+    """A broker that was started outside of the test."""
 
     def __init__(self, data: Path, pid: int) -> None:
         super().__init__(data)

@@ -41,7 +41,7 @@ ENCRYPTED = {
     "IGGY_SYSTEM_ENCRYPTION_ENABLED": "true",
     "IGGY_SYSTEM_ENCRYPTION_KEY": "A" * 43 + "=",
 }
-SOMEBODY = Consumer(ConsumerKind.CONSUMER, 42)
+A_CONSUMER = Consumer(ConsumerKind.CONSUMER, 42)
 NEVER = (1 << 64) - 1
 PATIENCE_S = 40.0
 
@@ -92,8 +92,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for partition in (0, 1):
             fill(wire, "one", partition, range(25))
         fill(wire, "two", 0, range(8))
-        wire.ask(StoreConsumerOffset(SOMEBODY, "one", "one", 0, 3))
-        wire.ask(StoreConsumerOffset(SOMEBODY, "one", "one", 1, 24))
+        wire.ask(StoreConsumerOffset(A_CONSUMER, "one", "one", 0, 3))
+        wire.ask(StoreConsumerOffset(A_CONSUMER, "one", "one", 1, 24))
         wait_for(lambda: len(manifests(path)) == 1 + 3 + 3 + 1, PATIENCE_S)
         wait_for(lambda: (path / "state" / f"{6:020d}.json").exists(), PATIENCE_S)
         store = DirectoryStore(str(path), Files())
@@ -125,7 +125,7 @@ def expected(name: str, partition: int, numbers: range) -> list[tuple[int, bytes
 
 
 def committed(wire: Wire, partition: int) -> int | None:
-    found = wire.ask(GetConsumerOffset(SOMEBODY, "one", "one", partition))
+    found = wire.ask(GetConsumerOffset(A_CONSUMER, "one", "one", partition))
     return None if found is None else int(found.stored_offset)
 
 
@@ -290,10 +290,10 @@ def test_retention_waits_for_the_archive(new_broker: NewBroker, tmp_path: Path) 
     archive = wire.ask(GetSnapshot(SnapshotCompression.STORED, (SnapshotType.RESOURCE_USAGE,)))
     usage = unzipped(archive)["resource_usage.txt"].decode()
     for done in ("deleted", "archived"):
-        told = re.findall(rf"(?m)^shard \d: {done} (\d+) segments with (\d+) bytes$", usage)
-        assert len(told) == len(broker.workers())
-        assert sum(int(segments) for segments, _ in told) == 6
-        assert sum(int(size) for _, size in told) >= 42_000
+        logged = re.findall(rf"(?m)^shard \d: {done} (\d+) segments with (\d+) bytes$", usage)
+        assert len(logged) == len(broker.workers())
+        assert sum(int(segments) for segments, _ in logged) == 6
+        assert sum(int(size) for _, size in logged) >= 42_000
 
 
 def test_an_archive_belongs_to_one_data_directory(new_broker: NewBroker, archive: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_bucket_as_well_and_encrypted(new_broker: NewBroker) -> None:
         new_topic(wire, "one", 2)
         for partition in (0, 1):
             fill(wire, "one", partition, range(25))
-        wire.ask(StoreConsumerOffset(SOMEBODY, "one", "one", 0, 3))
+        wire.ask(StoreConsumerOffset(A_CONSUMER, "one", "one", 0, 3))
         wait_for(lambda: broker.output().count("archived the segment") == 8, PATIENCE_S)
         wait_for(lambda: '"last_offset":23' in borzoi("ls", "--json", **settings).output)
         again = new_broker(start=False, **SMALL, **ENCRYPTED)

@@ -187,7 +187,7 @@ def test_the_supervisor_may_be_process_1(tmp_path: Path) -> None:
     """As in a container that runs nothing else."""
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"]).returncode:
-        pytest.skip("this machine lets nobody have a process 1 of his own")
+        pytest.skip("no pid namespace can be made on this machine")
     ready = tmp_path / "data/runtime/current_config.toml"
     process = subprocess.Popen(
         [*unshare, sys.executable, "-c", SERVE, "serve"],
@@ -224,7 +224,7 @@ def test_data_younger_than_the_metadata_is_not_removed(broker: BrokerProcess) ->
     assert wire.send("t", 0, b"x", stream="s") == 0
     broker.stop()
     newer = state.read_bytes()
-    # Somebody restores an old copy of one file.
+    # An old copy of one file is restored.
     state.write_bytes(older)
     done = run_to_its_end(broker.data)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""What one shard is told, the other knows at once; clients of both are counted."""
+"""A change made through one shard is visible on the other; clients of both are counted."""
 
 from functools import partial
 from typing import Final
@@ -125,10 +125,10 @@ def test_clients_of_both_shards(standing_broker: BrokerProcess) -> None:
         for wire in crowd:
             wire.close()
         for asking in wires:
-            wait_for(partial(_nobody_of, gone, asking))
+            wait_for(partial(_none_connected, gone, asking))
 
 
-def _nobody_of(addresses: set[str], asking: Wire) -> bool:
+def _none_connected(addresses: set[str], asking: Wire) -> bool:
     return addresses.isdisjoint(one.address for one in asking.ask(GetClients()))
 
 

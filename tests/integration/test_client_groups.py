@@ -18,6 +18,7 @@ from borzoi.client import (
     commit_every,
 )
 from tests.broker import BrokerProcess
+from tests.conditions import until
 from tests.conftest import NewBroker
 from tests.shard_wires import TWO_SHARDS
 
@@ -36,7 +37,7 @@ def everything(count: int) -> list[str]:
 
 
 async def read(consumer: MessageConsumer, found: list[str], count: int) -> None:
-    """Until there are so many different messages, whoever has read them."""
+    """Reads until there are so many different messages, of all readers together."""
     async with consumer:
         async for message in consumer:
             found.append(message.payload.decode())
@@ -97,12 +98,10 @@ def test_members_share_and_take_over(standing_broker: BrokerProcess, stream: str
             reading = [
                 asyncio.create_task(read(member, found, PARTITIONS * 40)) for member in members
             ]
-            while len(found) < PARTITIONS * 10:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(found) >= PARTITIONS * 10, 0.001)
             await members[1].close()
             await fill(clients[0], stream, 20, 20)
-            while len(set(found)) < PARTITIONS * 40:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(set(found)) >= PARTITIONS * 40, 0.001)
             for member in members:
                 await member.close()
             await asyncio.gather(*reading)

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 SMALL = {"IGGY_SYSTEM_SEGMENT_SIZE": "8KiB"}
 OVERRIDE = {"IGGY_SYSTEM_COMPRESSION_ALLOW_OVERRIDE": "true"}
 NAMES = {1: "none", 2: "gzip", 3: "lz4", 4: "zstd"}
-SOMEBODY = Consumer(ConsumerKind.CONSUMER, 42)
+A_CONSUMER = Consumer(ConsumerKind.CONSUMER, 42)
 BATCH = 40
 TIMEOUT_S = 30.0
 
@@ -142,10 +142,12 @@ def test_every_strategy_on_every_shard(packing: BrokerProcess, code: int) -> Non
             assert [m.payload for m in last] == payloads[-30:]
         followed: list[bytes] = []
         for number in range(12):
-            polled = wires[number % 2].poll(name, 0, NEXT, 50, consumer=SOMEBODY, auto_commit=True)
+            polled = wires[number % 2].poll(
+                name, 0, NEXT, 50, consumer=A_CONSUMER, auto_commit=True
+            )
             followed += [m.payload for m in polled.messages]
         assert followed == payloads
-        stored = wires[0].ask(GetConsumerOffset(SOMEBODY, name, name, 0))
+        stored = wires[0].ask(GetConsumerOffset(A_CONSUMER, name, name, 0))
         assert stored.stored_offset == 599
         details = described(wires[0], name).partitions[0]
         assert details.size_bytes == sum(64 + len(one) for one in payloads)
@@ -163,7 +165,7 @@ def test_the_official_client_reads_and_writes_compressed_topics(
     async def run() -> None:
         client = await connected(packing, "tcp")
         topic = await client.get_topic(name, name)
-        assert topic is not None, "it does not know zstd, and is told of gzip"
+        assert topic is not None, "it does not know zstd, and is shown gzip"
         for start in range(0, 400, BATCH):
             batch = [SendMessage(payload(start + number)) for number in range(BATCH)]
             await client.send_messages(name, name, 1, batch)
@@ -301,6 +303,26 @@ def borzoi(*arguments: str | Path, **environment: str) -> str:
     return result.output
 
 
+def send_numbered(wire: Wire, payloads: list[bytes]) -> None:
+    """Sends them to topic "all", with the same ids each time."""
+    for start in range(0, len(payloads), BATCH):
+        numbers = range(start, start + BATCH)
+        batch = [Message(payloads[number], number + 1) for number in numbers]
+        assert wire.send("all", 0, *batch) == 0
+
+
+def check_compressed(broker: BrokerProcess, path: Path, segments_count: int, key: Path) -> None:
+    """The command line verifies everything, with the key and without, and has the figures."""
+    for options in ((), ("--key-file", key)):
+        assert "everything verifies" in borzoi("check", broker.data, *options)
+    (figures,) = json.loads(borzoi("compression", "--json", broker.data))
+    assert figures["compressed_segments"] == segments_count
+    assert figures["codecs"] == ["zstd"]
+    stored = sum(one.stat().st_size for one in path.glob("*.zstd"))
+    assert figures["saved_bytes"] == figures["plain_bytes"] - stored > 0
+    assert f"{figures['saved_bytes']} bytes saved" in borzoi("compression", broker.data)
+
+
 def test_with_encryption_deduplication_archive_and_check(
     new_broker: NewBroker, tmp_path: Path
 ) -> None:
@@ -309,14 +331,7 @@ def test_with_encryption_deduplication_archive_and_check(
     wire = Wire(broker)
     path = directory(broker, new_topic(wire, "all", 4, 1))  # topics may not choose here
     payloads = [payload(number) for number in range(400)]
-
-    def send(wire: Wire) -> None:
-        for start in range(0, 400, BATCH):
-            numbers = range(start, start + BATCH)
-            batch = [Message(payloads[number], number + 1) for number in numbers]
-            assert wire.send("all", 0, *batch) == 0
-
-    send(wire)
+    send_numbered(wire, payloads)
     segments = list(kinds(path))
     assert set(kinds(path).values()) == {"none"}
     wire.close()
@@ -339,12 +354,12 @@ def test_with_encryption_deduplication_archive_and_check(
     }
     broker.start()
     wire = Wire(broker)
-    send(wire)
+    send_numbered(wire, payloads)
     assert read_all(wire, "all") == payloads, "each of them once"
     wait_compressed(path, "zstd")
     wait_for(lambda: len(list(archive.rglob("streams/**/*.json"))) == len(segments) - 1, TIMEOUT_S)
     assert len(list(archive.rglob("*.log.zstd"))) == len(segments) - 1
-    wire.ask(StoreConsumerOffset(SOMEBODY, "all", "all", 0, segments[2] - 1))
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "all", "all", 0, segments[2] - 1))
     wire.ask(DeleteSegments("all", "all", 0, 1000))
     assert list(kinds(path)) == segments[2:], "what is not read is protected"
     wanted = GetSnapshot(SnapshotCompression.STORED, (SnapshotType.FILESYSTEM_OVERVIEW,))
@@ -355,14 +370,7 @@ def test_with_encryption_deduplication_archive_and_check(
     key_file = tmp_path / "key"
     key_file.write_text(ALL_OF_IT["IGGY_SYSTEM_ENCRYPTION_KEY"])
     key_file.chmod(0o600)
-    for options in ((), ("--key-file", key_file)):
-        assert "everything verifies" in borzoi("check", broker.data, *options)
-    (figures,) = json.loads(borzoi("compression", "--json", broker.data))
-    assert figures["compressed_segments"] == len(segments) - 3
-    assert figures["codecs"] == ["zstd"]
-    stored = sum(one.stat().st_size for one in path.glob("*.zstd"))
-    assert figures["saved_bytes"] == figures["plain_bytes"] - stored > 0
-    assert f"{figures['saved_bytes']} bytes saved" in borzoi("compression", broker.data)
+    check_compressed(broker, path, len(segments) - 3, key_file)
 
     restored = new_broker(start=False, **{**ALL_OF_IT, "IGGY_SYSTEM_SEGMENT_CACHE_INDEXES": "all"})
     into = ("--path", archive, "--into", restored.data)

@@ -37,7 +37,7 @@ def test_buffered_shows_everything_although_nothing_is_written(new_broker: NewBr
                 before = described(asking, "s").partitions[partition_id].messages_count
                 on_disk = log_size(broker.data, partition_id)
                 assert asking.send("s", partition_id, b"1", b"2") == 0
-                # In memory only, and yet nobody can tell.
+                # In memory only, and yet no answer shows it.
                 assert log_size(broker.data, partition_id) == on_disk
                 shown = described(asking, "s").partitions[partition_id]
                 assert shown.messages_count == before + 2

@@ -51,7 +51,7 @@ from tests.topics import topic_of
 from tests.wire import NEXT, Wire
 
 NAME = "readers"
-NOBODY, PASSWORD = "may do nothing", "password"
+POWERLESS, PASSWORD = "may do nothing", "password"
 GROUP = Consumer(ConsumerKind.GROUP, NAME)
 NOTHING = PolledMessages(0, 0, ())
 
@@ -111,9 +111,7 @@ def stored(wire: Wire, topic: str, partition: int | None = None) -> int | None:
 # Groups by name.
 
 
-def test_groups_are_made_found_listed_and_deleted(
-    wire: Wire, pair: tuple[Wire, Wire], stream: str
-) -> None:
+def test_groups_are_made_found_listed_and_deleted(pair: tuple[Wire, Wire], stream: str) -> None:
     zero, one = pair
     zero.ask(topic_of(stream, 3))
     made = one.ask(CreateConsumerGroup(stream, stream, NAME))
@@ -122,24 +120,24 @@ def test_groups_are_made_found_listed_and_deleted(
     again = CreateConsumerGroup(stream, stream, NAME)
     assert one.status(again) == ConsumerGroupNameAlreadyExists.status
     join(one, stream)
-    for wire in pair:
-        by_name = wire.ask(GetConsumerGroup(stream, stream, NAME))
-        assert by_name == wire.ask(GetConsumerGroup(stream, stream, 0))
+    for asking in pair:
+        by_name = asking.ask(GetConsumerGroup(stream, stream, NAME))
+        assert by_name == asking.ask(GetConsumerGroup(stream, stream, 0))
         assert by_name.group == ConsumerGroupInfo(0, 3, 1, NAME)
-        listed = wire.ask(GetConsumerGroups(stream, stream))
+        listed = asking.ask(GetConsumerGroups(stream, stream))
         assert listed == (by_name.group, ConsumerGroupInfo(1, 3, 0, "others"))
     assert zero.ask(GetStats()).consumer_groups_count >= 2
     zero.ask(DeleteConsumerGroup(stream, stream, NAME))
-    for wire in pair:
-        assert wire.ask(GetConsumerGroup(stream, stream, NAME)) is None
-        assert [group.id for group in wire.ask(GetConsumerGroups(stream, stream))] == [1]
+    for asking in pair:
+        assert asking.ask(GetConsumerGroup(stream, stream, NAME)) is None
+        assert [group.id for group in asking.ask(GetConsumerGroups(stream, stream))] == [1]
 
 
 def test_what_is_missing(wire: Wire, topic: str) -> None:
     wire.ask(CreateConsumerGroup(topic, topic, NAME))
     assert wire.ask(GetConsumerGroup("nowhere", topic, NAME)) is None
     assert wire.ask(GetConsumerGroup(topic, "nowhere", NAME)) is None
-    assert wire.ask(GetConsumerGroup(topic, topic, "nobody")) is None
+    assert wire.ask(GetConsumerGroup(topic, topic, "absent")) is None
     assert wire.ask(GetConsumerGroups("nowhere", topic)) == ()
     for command in (CreateConsumerGroup, DeleteConsumerGroup, JoinConsumerGroup):
         assert wire.status(command("nowhere", topic, NAME)) == StreamIdNotFound.status
@@ -154,32 +152,32 @@ def test_what_is_missing(wire: Wire, topic: str) -> None:
     assert wire.status(deleting) == ConsumerGroupMemberNotFound.status
 
 
-def test_what_is_missing_is_told_before_what_is_not_allowed(
+def test_what_is_missing_is_answered_before_what_is_not_allowed(
     standing_broker: BrokerProcess, wire: Wire, topic: str
 ) -> None:
     """Each command, to a user who may do nothing: stream, topic and group, then the permission."""
     wire.ask(CreateConsumerGroup(topic, topic, NAME))
-    wire.ask(CreateUser(NOBODY, PASSWORD))
-    nobody = Wire(standing_broker, login=False)
-    nobody.ask(LoginUser(NOBODY, PASSWORD))
+    wire.ask(CreateUser(POWERLESS, PASSWORD))
+    powerless = Wire(standing_broker, login=False)
+    powerless.ask(LoginUser(POWERLESS, PASSWORD))
     for command in (
         CreateConsumerGroup,
         DeleteConsumerGroup,
         JoinConsumerGroup,
         LeaveConsumerGroup,
     ):
-        assert nobody.status(command("nowhere", topic, NAME)) == StreamIdNotFound.status
-        assert nobody.status(command(topic, "nowhere", NAME)) == TopicIdNotFound.status
-        assert nobody.status(command(topic, topic, NAME)) == Unauthorized.status
+        assert powerless.status(command("nowhere", topic, NAME)) == StreamIdNotFound.status
+        assert powerless.status(command(topic, "nowhere", NAME)) == TopicIdNotFound.status
+        assert powerless.status(command(topic, topic, NAME)) == Unauthorized.status
     for unknown in (DeleteConsumerGroup, JoinConsumerGroup, LeaveConsumerGroup):
-        assert nobody.status(unknown(topic, topic, "no group")) == ConsumerGroupIdNotFound.status
-    assert nobody.status(CreateConsumerGroup(topic, topic, "new")) == Unauthorized.status
-    assert nobody.ask(GetConsumerGroup(topic, topic, "no group")) is None
-    assert nobody.status(GetConsumerGroup(topic, topic, NAME)) == Unauthorized.status
-    assert nobody.ask(GetConsumerGroups(topic, "nowhere")) == ()
-    assert nobody.status(GetConsumerGroups(topic, topic)) == Unauthorized.status
-    nobody.close()
-    wire.ask(DeleteUser(NOBODY))
+        assert powerless.status(unknown(topic, topic, "no group")) == ConsumerGroupIdNotFound.status
+    assert powerless.status(CreateConsumerGroup(topic, topic, "new")) == Unauthorized.status
+    assert powerless.ask(GetConsumerGroup(topic, topic, "no group")) is None
+    assert powerless.status(GetConsumerGroup(topic, topic, NAME)) == Unauthorized.status
+    assert powerless.ask(GetConsumerGroups(topic, "nowhere")) == ()
+    assert powerless.status(GetConsumerGroups(topic, topic)) == Unauthorized.status
+    powerless.close()
+    wire.ask(DeleteUser(POWERLESS))
 
 
 # Members.
@@ -237,9 +235,9 @@ def test_the_groups_of_a_client(wire: Wire, pair: tuple[Wire, Wire], stream: str
     me = one.ask(GetMe())
     assert [group[2] for group in me.consumer_groups] == [0, 1]
     assert me.client.consumer_groups_count == 2
-    for wire in pair:
-        assert wire.ask(GetClient(me.client.client_id)) == me
-        assert me.client in wire.ask(GetClients())
+    for asking in pair:
+        assert asking.ask(GetClient(me.client.client_id)) == me
+        assert me.client in asking.ask(GetClients())
     zero.ask(DeleteConsumerGroup(stream, stream, NAME))
     assert [group[2] for group in one.ask(GetMe()).consumer_groups] == [1]
     zero.ask(DeleteStream(stream))
@@ -354,14 +352,16 @@ def test_a_deleted_group_leaves_no_offset_to_the_next(
     asking = PollMessages(GROUP, stream, stream, None, NEXT, 1, False)
     assert one.status(asking) == ConsumerGroupIdNotFound.status
     zero.ask(CreateConsumerGroup(stream, stream, NAME))
-    # The same id, but another group: nobody is in it.
+    # The same id, but another group: it has no members.
     assert one.status(asking) == ConsumerGroupMemberNotFound.status
     assert [stored(one, stream, partition) for partition in range(4)] == [None] * 4
     join(one, stream)
     assert sorted(taken(poll(one, stream))[0] for _ in range(4)) == [b"%d.0" % n for n in range(4)]
 
 
-def test_a_purged_topic_begins_anew(wire: Wire, pair: tuple[Wire, Wire], stream: str) -> None:
+def test_a_purged_topic_begins_at_offset_0(
+    wire: Wire, pair: tuple[Wire, Wire], stream: str
+) -> None:
     zero, one = pair
     new_group(wire, stream, 2, messages=2)
     join(one, stream)
@@ -429,7 +429,7 @@ def test_what_is_committed_moves_at_once(wire: Wire, pair: tuple[Wire, Wire], st
     assert poll(one, stream, commit=True).messages == ()
 
 
-def test_whoever_waits_gets_everything_when_the_source_leaves(
+def test_a_member_that_waits_gets_everything_when_the_source_leaves(
     wire: Wire, pair: tuple[Wire, Wire], stream: str
 ) -> None:
     zero, one = pair
@@ -443,7 +443,7 @@ def test_whoever_waits_gets_everything_when_the_source_leaves(
     assert [len(poll(one, stream).messages) for _ in range(2)] == [2, 2]
 
 
-def test_the_source_keeps_all_when_whoever_waits_leaves(
+def test_the_source_keeps_all_when_the_member_that_waits_leaves(
     wire: Wire, pair: tuple[Wire, Wire], stream: str
 ) -> None:
     zero, one = pair
@@ -454,7 +454,7 @@ def test_the_source_keeps_all_when_whoever_waits_leaves(
     leave(zero, stream)
     assert shares(one, stream) == [[0, 1]]
     assert {poll(one, stream).partition_id for _ in range(2)} == {0, 1}
-    # Committed now, and nobody waits: it stays, and stays usable.
+    # Committed now, and no member waits: it stays, and stays usable.
     assert store(one, stream, 0, 1) == store(one, stream, 1, 1) == 0
     assert {poll(one, stream).partition_id for _ in range(2)} == {0, 1}
     join(zero, stream)
@@ -477,7 +477,7 @@ def test_a_commit_from_before_a_partition_was_lost_is_refused(
     assert len(poll(zero, stream, 1, 5, commit=True).messages) == 5
     leave(zero, stream)
     assert shares(wire, stream) == [[0, 1]]
-    # It holds the partition again, but what it polled was committed further by somebody else.
+    # It holds the partition again, but another member has committed beyond what it polled.
     assert store(one, stream, 1, 1) == NotResolvedConsumer.status
     assert stored(wire, stream, 1) == 4
     assert store(one, stream, 0, 1) == 0

@@ -77,7 +77,7 @@ def evicted(evicted_clients: Evicted) -> Iterator[Wire]:
 
 @pytest.fixture
 def observer(watched_broker: BrokerProcess, evicted_clients: Evicted) -> Wire:
-    """A new client, which nobody can take for silent yet."""
+    """A new client, which cannot be taken for silent yet."""
     return Wire(watched_broker)
 
 

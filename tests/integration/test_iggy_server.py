@@ -120,7 +120,7 @@ def test_the_lock_keeps_a_second_one_out(tmp_path: Path) -> None:
         assert "another broker uses it" in second.stderr
 
 
-def test_borzoi_serve_shares_its_port_with_nobody(tmp_path: Path, held_port: socket.socket) -> None:
+def test_borzoi_serve_does_not_share_its_port(tmp_path: Path, held_port: socket.socket) -> None:
     address = f"127.0.0.1:{held_port.getsockname()[1]}"
     ended = run_to_its_end(tmp_path / "data", **ONE_SHARD, IGGY_TCP_ADDRESS=address)
     assert ended.returncode == 1

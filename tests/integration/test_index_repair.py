@@ -1,4 +1,4 @@
-"""Indexes that are damaged or missing are made anew from the log, byte for byte, and said so."""
+"""Indexes that are damaged or missing are rebuilt from the log, byte for byte, and logged."""
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ def remove(path: Path) -> None:
 
 
 def replace(path: Path, data: bytes | bytearray) -> None:
-    """As another file: whoever has the old one mapped must not be killed by this test."""
+    """Writes another file: a process that has the old one mapped must survive this test."""
     path.unlink()
     path.write_bytes(data)
 
@@ -146,7 +146,7 @@ def test_a_message_that_is_damaged_itself_stays_an_error_and_later_ones_readable
             "t", PARTITIONS + 1, PollingStrategy(StrategyKind.OFFSET, 10), 100
         ).messages
         assert [message.offset for message in later] == list(range(10, COUNT))
-    # Looked at once, not each time that somebody asks for it.
+    # Looked at once, not at each poll of it.
     assert broker.output().count("DAMAGED messages at offsets 9 to 9") == 1
 
 

@@ -42,7 +42,7 @@ def test_before_the_login(standing_broker: BrokerProcess) -> None:
     wire.ask(LoginUser("iggy", "iggy"))
 
 
-def test_a_length_that_nobody_would_send(standing_broker: BrokerProcess) -> None:
+def test_a_length_that_no_client_would_send(standing_broker: BrokerProcess) -> None:
     for login, status in ((False, Unauthenticated.status), (True, InvalidCommand.status)):
         wire = Wire(standing_broker, login=login)
         wire.put(REQUEST_HEADER.pack(2**32 - 1, Code.SEND_MESSAGES) + bytes(1000))

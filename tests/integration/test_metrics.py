@@ -45,7 +45,7 @@ SETTINGS = {
 PAYLOAD = bytes(936)  # with its header 1,000 bytes, so 7 messages in a segment
 ZSTD = 4
 PARTITIONS = 4
-SOMEBODY = Consumer(ConsumerKind.CONSUMER, 42)
+A_CONSUMER = Consumer(ConsumerKind.CONSUMER, 42)
 
 
 class Filled(NamedTuple):
@@ -57,7 +57,7 @@ class Filled(NamedTuple):
     official: int
 
     def scraped_once(self, condition: Callable[[Scraped], bool]) -> Scraped:
-        """What is told once it is true: answers may be those of a moment ago."""
+        """The first scrape for which it is true: answers may be those of a moment ago."""
 
         def look() -> Scraped | None:
             try:
@@ -88,7 +88,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
 
 def fill_broker(broker: BrokerProcess) -> Filled:
     wire = Wire(broker)
-    wire.ask(CreateUser("somebody", "secret-password"))
+    wire.ask(CreateUser("a-user", "secret-password"))
     packed = new_stream(wire, "packed-secret")
     wire.ask(CreateTopic("packed-secret", PARTITIONS, ZSTD, 0, 0, 1, "packed-secret"))
     for partition in range(PARTITIONS):
@@ -97,7 +97,7 @@ def fill_broker(broker: BrokerProcess) -> Filled:
     wire.ask(topic_of("blocked-secret"))
     fill(wire, "blocked-secret", 0)
     wire.ask(CreateConsumerGroup("blocked-secret", "blocked-secret", "group-secret"))
-    wire.ask(StoreConsumerOffset(SOMEBODY, "blocked-secret", "blocked-secret", 0, 12))
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "blocked-secret", "blocked-secret", 0, 12))
     wire.ask(DeleteSegments("blocked-secret", "blocked-secret", 0, 9))
     for _ in range(3):
         assert wire.send("blocked-secret", 0, Message(b"the same", 7)) == 0
@@ -163,9 +163,9 @@ def test_figures_are_those_that_others_tell(filled: Filled) -> None:
     check_compression(filled, found)
 
     here = {"stream": filled.blocked, "topic": 0, "partition": 0}
-    somebody = {**here, "kind": "consumer", "consumer": 42}
-    assert found.value("borzoi_retention_blocked", **somebody) >= 1
-    assert found.value("borzoi_retention_blocked_since_seconds", **somebody) > 0
+    consumer = {**here, "kind": "consumer", "consumer": 42}
+    assert found.value("borzoi_retention_blocked", **consumer) >= 1
+    assert found.value("borzoi_retention_blocked_since_seconds", **consumer) > 0
     assert found.total("borzoi_retention_deleted_unread_segments") == 0
     assert found.total("borzoi_retention_deleted_segments") == 1
     assert found.total("borzoi_retention_deleted_bytes") == 7000
@@ -174,7 +174,7 @@ def test_figures_are_those_that_others_tell(filled: Filled) -> None:
     assert found.value("borzoi_topic_messages", stream=filled.blocked, topic=0) == 26 - 7
 
     lag = "borzoi_consumer_lag_messages"
-    assert found.value(lag, **somebody) == 13
+    assert found.value(lag, **consumer) == 13
     assert found.value(lag, **here, kind="group", consumer=0) == 0
     assert found.total(lag, stream=filled.official) == 2
 
@@ -201,7 +201,7 @@ def check_compression(filled: Filled, found: Scraped) -> None:
     assert round(ratio, 3) == row["ratio"] > 2
 
 
-def test_no_name_is_told_unless_it_was_asked_for(filled: Filled) -> None:
+def test_no_name_is_shown_unless_it_was_asked_for(filled: Filled) -> None:
     assert "secret" not in Scraped.of(filled.broker.metrics_address).text
 
 

@@ -145,7 +145,7 @@ def test_offsets_outlive_the_broker_and_a_wrong_file_is_put_right(broker: Broker
     for partition_id in range(4):
         file = partitions / str(partition_id) / "offsets/consumers/42"
         assert file.read_bytes() == (partition_id + 2).to_bytes(8, "little")
-        # What the official tests do while the server is stopped: an offset nobody ever reached.
+        # What the official tests do while the server is stopped: an offset that was never reached.
         file.write_bytes((999).to_bytes(8, "little"))
     broker.start()
     wire = Wire(broker)

@@ -137,7 +137,7 @@ def test_next_waits_at_the_end(wire: Wire, filled: str) -> None:
     assert offsets_of(wire.poll(filled, 0, NEXT, auto_commit=True)) == [COUNT]
 
 
-def test_consumers_are_told_apart_and_named_ones_are_numbers(wire: Wire, filled: str) -> None:
+def test_consumers_are_kept_apart_and_named_ones_are_numbers(wire: Wire, filled: str) -> None:
     one, two = (Consumer(ConsumerKind.CONSUMER, number) for number in (1, 2))
     wire.poll(filled, 0, NEXT, 2, consumer=one, auto_commit=True)
     wire.poll(filled, 0, NEXT, 4, consumer=two, auto_commit=True)

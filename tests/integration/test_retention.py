@@ -26,7 +26,7 @@ OFTEN = {
     "IGGY_DATA_MAINTENANCE_MESSAGES_CLEANER_ENABLED": "true",
     "IGGY_DATA_MAINTENANCE_MESSAGES_INTERVAL": "50 ms",
 }
-SOMEBODY = Consumer(ConsumerKind.CONSUMER, 42)
+A_CONSUMER = Consumer(ConsumerKind.CONSUMER, 42)
 NEVER = (1 << 64) - 1
 PARTITIONS = 8
 
@@ -115,18 +115,18 @@ def test_what_a_consumer_has_not_read_stays(small_broker: BrokerProcess) -> None
     wire = Wire(small_broker)
     stream = new_topic(wire, "unread")
     fill(wire, "unread", 25)
-    wire.ask(StoreConsumerOffset(SOMEBODY, "unread", "unread", 0, 12))
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "unread", "unread", 0, 12))
     wire.ask(DeleteSegments("unread", "unread", 0, 9))
     assert segments_in(small_broker, stream) == [7, 14, 21]
     assert "consumer 42 has read up to offset 12 only" in small_broker.output()
-    wire.ask(StoreConsumerOffset(SOMEBODY, "unread", "unread", 0, 13))
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "unread", "unread", 0, 13))
     wire.ask(DeleteSegments("unread", "unread", 0, 9))
     assert segments_in(small_broker, stream) == [14, 21]
-    wire.ask(DeleteConsumerOffset(SOMEBODY, "unread", "unread", 0))
+    wire.ask(DeleteConsumerOffset(A_CONSUMER, "unread", "unread", 0))
     wire.ask(DeleteSegments("unread", "unread", 0, 9))
     assert segments_in(small_broker, stream) == [21]
-    # A purge asks nobody.
-    wire.ask(StoreConsumerOffset(SOMEBODY, "unread", "unread", 0, 0))
+    # A purge does not wait for consumers.
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "unread", "unread", 0, 0))
     wire.ask(PurgeTopic("unread", "unread"))
     assert described(wire, "unread").partitions[0].messages_count == 0
 
@@ -135,18 +135,18 @@ def test_old_messages_expire_in_whole_segments(small_broker: BrokerProcess) -> N
     wire = Wire(small_broker)
     stream = new_topic(wire, "expiring")
     fill(wire, "expiring", 21)
-    wire.ask(StoreConsumerOffset(SOMEBODY, "expiring", "expiring", 0, 6))
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "expiring", "expiring", 0, 6))
     wire.ask(UpdateTopic("expiring", "expiring", 1, 1000, NEVER, 1, "expiring"))
     wait_for(lambda: segments_in(small_broker, stream)[0] == 7)
     wait_for(lambda: "consumer 42 has read up to offset 6 only" in small_broker.output())
-    wire.ask(StoreConsumerOffset(SOMEBODY, "expiring", "expiring", 0, 20))
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "expiring", "expiring", 0, 20))
     # All are gone but an empty active segment, and yet no offset is used again.
     wait_for(lambda: segments_in(small_broker, stream) == [21])
     assert wire.poll("expiring").messages == ()
     assert described(wire, "expiring").partitions[0].current_offset == 20
     fill(wire, "expiring", 1)
     assert [m.offset for m in wire.poll("expiring").messages] == [21]
-    assert [m.offset for m in wire.poll("expiring", 0, NEXT, consumer=SOMEBODY).messages] == [21]
+    assert [m.offset for m in wire.poll("expiring", 0, NEXT, consumer=A_CONSUMER).messages] == [21]
 
 
 def test_a_topic_loses_its_oldest_segments_wherever_they_are(small_broker: BrokerProcess) -> None:
@@ -218,8 +218,8 @@ def overfill(broker: BrokerProcess, name: str) -> int:
     wire = Wire(broker)
     stream = new_topic(wire, name)
     fill(wire, name, 15)
-    wire.ask(StoreConsumerOffset(SOMEBODY, name, name, 0, 0))
-    # Over nine tenths, but not full: whoever is protected at all keeps everything.
+    wire.ask(StoreConsumerOffset(A_CONSUMER, name, name, 0, 0))
+    # Over nine tenths, but not full: a protected consumer keeps everything.
     wire.ask(UpdateTopic(name, name, 1, NEVER, 15_001, 1, name))
     wait_for(lambda: "consumer 42 has read up to offset 0 only" in broker.output())
     assert segments_in(broker, stream) == [0, 7, 14]
@@ -237,7 +237,7 @@ def test_a_full_topic_keeps_what_is_always_protected(new_broker: NewBroker) -> N
     wire.ask(UpdateTopic("witness", "witness", 1, NEVER, 15_001, 1, "witness"))
     wait_for(lambda: segments_in(broker, witness) == [7, 14])
     assert segments_in(broker, stream) == [0, 7, 14]
-    wire.ask(StoreConsumerOffset(SOMEBODY, "full", "full", 0, 15))
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "full", "full", 0, 15))
     wait_for(lambda: segments_in(broker, stream) == [7, 14])
 
 
@@ -252,7 +252,7 @@ def test_unless_it_is_protected_only_until_the_topic_is_full(
     assert [m.offset for m in wire.poll("full").messages] == list(range(7, 16))
     # All are read and deleted but an empty active segment: offsets go on, whatever happens.
     fill(wire, "full", 5)
-    wire.ask(StoreConsumerOffset(SOMEBODY, "full", "full", 0, 20))
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "full", "full", 0, 20))
     wire.ask(DeleteSegments("full", "full", 0, 9))
     for end in (broker.kill, broker.stop, broker.kill):
         assert segments_in(broker, stream) == [21]
@@ -271,7 +271,7 @@ def test_expired_segments_wait_for_a_reader_only_so_long(new_broker: NewBroker) 
     wire = Wire(broker)
     stream = new_topic(wire, "late")
     fill(wire, "late", 15)
-    wire.ask(StoreConsumerOffset(SOMEBODY, "late", "late", 0, 0))
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "late", "late", 0, 0))
     wire.ask(UpdateTopic("late", "late", 1, 1000, NEVER, 1, "late"))
     wait_for(lambda: "consumer 42 has read up to offset 0 only" in broker.output())
     wire.ask(DeleteSegments("late", "late", 0, 9))
@@ -285,7 +285,7 @@ def test_where_nothing_unread_is_protected_it_goes_like_all_else(new_broker: New
     wire = Wire(broker)
     stream = new_topic(wire, "free")
     fill(wire, "free", 15)
-    wire.ask(StoreConsumerOffset(SOMEBODY, "free", "free", 0, 0))
+    wire.ask(StoreConsumerOffset(A_CONSUMER, "free", "free", 0, 0))
     wire.ask(DeleteSegments("free", "free", 0, 9))
     assert segments_in(broker, stream) == [0, 7, 14]
     # 15,000 bytes are nine tenths of it, and not all of it.

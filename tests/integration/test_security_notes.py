@@ -1,6 +1,6 @@
 """What SECURITY.md says of the broker: its surprising sentences are true, and its settings load.
 
-These are no wishes. A test that fails here has found a sentence that has to be written anew.
+These are no wishes. A test that fails here has found a sentence that has to be rewritten.
 """
 
 import os
@@ -118,13 +118,13 @@ def test_missing_and_forbidden_differ(reader: Wire, wire: Wire, topic: str) -> N
         wire.ask(DeleteStream("other"))
 
 
-def test_an_inactive_account_is_told_without_its_password(
+def test_an_inactive_account_is_revealed_without_its_password(
     standing_broker: BrokerProcess, wire: Wire
 ) -> None:
     wire.ask(CreateUser("idle", PASSWORD, UserStatus.INACTIVE))
     session = Wire(standing_broker, login=False)
     assert session.status(LoginUser("idle", "wrong")) == UserInactive.status
-    assert session.status(LoginUser("nobody", "wrong")) == InvalidCredentials.status
+    assert session.status(LoginUser("absent", "wrong")) == InvalidCredentials.status
     wire.ask(DeleteUser("idle"))
 
 

@@ -69,7 +69,7 @@ def test_every_command_is_served(standing_broker: BrokerProcess) -> None:
         assert status not in refused, code.name
     assert wire.request(Code.LOGOUT_USER)[0] == 0
     wire.ask(LoginUser("iggy", "iggy"))
-    wire.ask(DeleteUser("somebody"))
+    wire.ask(DeleteUser("newcomer"))
 
 
 def test_a_login_says_who_one_is(stranger: Wire) -> None:
@@ -92,7 +92,7 @@ def test_a_failed_login_leaves_the_old_identity(wire: Wire) -> None:
         ("iggy", "ig", InvalidPassword.status),
         ("iggy", "i" * 101, InvalidPassword.status),
         ("ig", "ig", InvalidUsername.status),
-        ("nobody", "iggy", InvalidCredentials.status),
+        ("absent", "iggy", InvalidCredentials.status),
         ("i" * 50, "i" * 100, InvalidCredentials.status),
         ("iggy", "IGGY", InvalidCredentials.status),
         ("0", "iggy", InvalidUsername.status),

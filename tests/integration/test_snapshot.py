@@ -39,7 +39,7 @@ ALL = GetSnapshot()
 
 @pytest.fixture(scope="module")
 def secretive_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Whatever it knows that nobody may know begins with the marker."""
+    """A broker whose every secret begins with the marker."""
     directory = tmp_path_factory.mktemp("snapshots")
     broker = BrokerProcess(directory / "data", {**TWO_SHARDS, **SECRETS})
     broker.start()

@@ -1,4 +1,4 @@
-"""GET_STATS tells the truth: every field against what somebody else says about it."""
+"""GET_STATS tells the truth: every field is compared with another source."""
 
 import os
 import platform
@@ -30,7 +30,7 @@ TICKS_PERCENT = 5.0
 
 @pytest.fixture(scope="module")
 def counted_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Two shards, segments that roll all the time, nobody else connected."""
+    """Two shards, segments that roll all the time, no other connection."""
     broker = BrokerProcess(tmp_path_factory.mktemp("statistics") / "data", SETTINGS)
     broker.start()
     yield broker
@@ -61,7 +61,7 @@ def test_counts_and_sizes(counted_broker: BrokerProcess, both_shards: Sequence[W
         return here
 
     def segments() -> int:
-        """Files, and the segments of the eight partitions that nobody has written to yet."""
+        """Files, and the segments of the eight partitions that have no messages yet."""
         return len(list(broker.data.glob("streams/*/topics/*/partitions/*/*.log"))) + 8
 
     wait_for(lambda: wire.ask(GetStats()).clients_count == 2)
@@ -150,8 +150,8 @@ def test_processes_and_disk(counted_broker: BrokerProcess) -> None:
         # Proportional sizes: what the shards share is counted once. A login needs 19 MiB for a
         # moment, and figures may be some tenths of a second old.
         taken = sum(process.memory_full_info().pss for process in processes)
-        told = wire.ask(GetStats()).memory_usage
-        return bool(abs(told - taken) < taken / 20)
+        answered = wire.ask(GetStats()).memory_usage
+        return bool(abs(answered - taken) < taken / 20)
 
     wait_for(memory_agrees)
     resident = sum(process.memory_info().rss for process in processes)

@@ -104,7 +104,7 @@ def test_tokens_are_ones_own(wire: Wire, session: Wire) -> None:
     new_token(session, "laptop")
     assert names(wire) == []
     assert wire.status(DeletePersonalAccessToken("laptop")) == ResourceNotFound.status
-    # The same name is nobody else's business.
+    # Another user may have a token of the same name.
     new_token(wire, "laptop")
     session.ask(DeletePersonalAccessToken("laptop"))
     assert names(wire) == ["laptop"]

@@ -80,7 +80,7 @@ def test_settings_are_kept(wire: Wire, stream: str) -> None:
 def test_codecs_are_shown_to_those_who_know_them(
     standing_broker: BrokerProcess, wire: Wire, stream: str, codec: int
 ) -> None:
-    """Official clients fail on the codes of lz4 and zstd, so they are told gzip."""
+    """Official clients fail on the codes of lz4 and zstd, so the answer says gzip."""
     wire.ask(replace(topic_of(stream), compression_algorithm=codec))
     assert described(wire, stream).topic.compression_algorithm == 2
     assert wire.ask(GetTopics(stream))[0].compression_algorithm == 2
@@ -227,7 +227,7 @@ def test_statuses(wire: Wire, stream: str, command: Any, status: int) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 5, 255])
-def test_compression_that_nobody_knows(wire: Wire, stream: str, code: int) -> None:
+def test_compression_that_is_unknown(wire: Wire, stream: str, code: int) -> None:
     payload = bytearray(encode_command(topic_of(stream)))
     at = len(stream) + 2 + 4
     assert payload[at] == 1

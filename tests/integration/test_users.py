@@ -154,7 +154,7 @@ def test_changes_that_are_refused(ann: int, wire: Wire) -> None:
         DeleteUser("iggy"): CannotDeleteUser.status,
         DeleteUser(0): CannotDeleteUser.status,
         UpdatePermissions(0, None): CannotChangePermissions.status,
-        UpdatePermissions("nobody", None): ResourceNotFound.status,
+        UpdatePermissions("absent", None): ResourceNotFound.status,
         ChangePassword(99, PASSWORD, PASSWORD): ResourceNotFound.status,
         ChangePassword(99, "ab", PASSWORD): InvalidPassword.status,
         ChangePassword(ann, PASSWORD, "ab"): InvalidPassword.status,
@@ -179,22 +179,22 @@ def test_without_permissions_one_has_oneself(
 ) -> None:
     session = login(standing_broker, "ann")
     assert session.ask(GetUser("ann")).user.id == ann
-    assert session.ask(GetUser("nobody")) is None
+    assert session.ask(GetUser("absent")) is None
     statuses: dict[Command, int] = {
         GetUser(0): Unauthorized.status,
         GetUsers(): Unauthorized.status,
         # The permission is asked for first, whether or not there is such a user.
         CreateUser("ab", "ab"): Unauthorized.status,
         UpdateUser("ann", "other"): Unauthorized.status,
-        UpdateUser("nobody", "ab"): Unauthorized.status,
+        UpdateUser("absent", "ab"): Unauthorized.status,
         DeleteUser("ann"): Unauthorized.status,
-        DeleteUser("nobody"): Unauthorized.status,
+        DeleteUser("absent"): Unauthorized.status,
         DeleteUser(0): Unauthorized.status,
         UpdatePermissions("ann", None): Unauthorized.status,
         UpdatePermissions(0, None): Unauthorized.status,
         # Here lengths and existence come before it.
         ChangePassword(0, "ab", PASSWORD): InvalidPassword.status,
-        ChangePassword("nobody", PASSWORD, PASSWORD): ResourceNotFound.status,
+        ChangePassword("absent", PASSWORD, PASSWORD): ResourceNotFound.status,
         ChangePassword(0, "iggy", PASSWORD): Unauthorized.status,
         ChangePassword("ann", "wrong", PASSWORD): InvalidCredentials.status,
         ChangePassword("ann", PASSWORD, "new password"): 0,

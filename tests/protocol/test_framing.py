@@ -68,7 +68,7 @@ def test_a_length_that_does_not_cover_the_code(length: int) -> None:
     assert FRAMING.cut(memoryview(wire), 0, len(wire)) == Malformed(8)
 
 
-def test_a_hostile_length_is_told_and_not_waited_for() -> None:
+def test_a_hostile_length_is_returned_and_not_waited_for() -> None:
     wire = REQUEST_HEADER.pack(2**32 - 1, Code.PING)
     assert FRAMING.cut(memoryview(wire), 0, len(wire)) == Need(2**32 + 3, Code.PING)
 

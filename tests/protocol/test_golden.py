@@ -10,7 +10,7 @@ from borzoi.protocol.framing import ClassicFraming, Frame, encode_request, encod
 from borzoi.protocol.generations import CLASSIC, code_of, decode_reply, encode_command
 from tests.protocol.values import Vector, vectors
 
-UNKNOWN = "V44"  # a command nobody knows
+UNKNOWN = "V44"  # an unknown command
 TRAILING = {"V30": 5}  # bytes a foreign client sends behind the command
 
 ALL = [pytest.param(vector, id=vector.name) for vector in vectors()]

@@ -1,4 +1,4 @@
-"""The text of metrics: read back by somebody else's strict parser."""
+"""The text of metrics, read back by the strict parser of another project."""
 
 import math
 

@@ -299,7 +299,7 @@ def test_an_index_that_leads_astray_reads_nothing_outside(
         assert len(plain) == len(fast)
 
 
-# What becomes of a batch with duplicates, seen from whoever has to show it again.
+# What a batch with duplicates leaves behind.
 
 
 def stamped(messages: bytearray, count: int, first_offset: int) -> memoryview:

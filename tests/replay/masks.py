@@ -162,7 +162,7 @@ def _clients(answer: Answer) -> None:
         entries.append(answer.fields)
         answer.fields = []
     entries.sort(key=lambda fields: [field.data for field in fields if field.mask is None])
-    # Entries that look alike cannot be told apart, so their ids are put aside here.
+    # Entries that look alike cannot be distinguished, so their ids are put aside here.
     answer.fields = [
         Field(field.data, ADDRESS if field.mask is CLIENT_ID else field.mask)
         for fields in entries

@@ -16,7 +16,7 @@ StartChild = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def start_child() -> Iterator[StartChild]:
-    """Start child.py in a role: start_child("role", *numbers, fds=[...])."""
+    """Starts child.py in a role, with numbers as arguments and the descriptors of `fds`."""
     children: list[subprocess.Popen[bytes]] = []
 
     def start(role: str, *numbers: int, fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:

@@ -1,7 +1,7 @@
 """A process that dies between two stores, without dying: words that stop taking stores.
 
 DyingWords stands in for the words of a shared memory and lets a number of stores through, then
-calls what it was told to. In a test that raises; in a child process it is SIGKILL, which leaves
+calls `death`. In a test that raises; in a child process it is SIGKILL, which leaves
 the shared memory exactly as a crash would.
 """
 

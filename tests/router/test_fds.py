@@ -22,9 +22,7 @@ from borzoi.router.fds import (
     send_message,
     socket_pair,
 )
-
-DEADLINE_S = 30
-
+from tests.conditions import until
 
 LOOPS = pytest.mark.parametrize(
     "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
@@ -41,13 +39,6 @@ def open_fds() -> int:
     # What earlier tests left to the collector must not vanish between two counts.
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until the condition holds."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 def test_a_message_arrives_whole_with_its_descriptors() -> None:

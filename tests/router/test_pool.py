@@ -341,6 +341,63 @@ STEPS = st.one_of(
 )
 
 
+class PoolLife:
+    """A pool, and the buffers that were taken from it."""
+
+    def __init__(self, budget_bytes: int, arena_size: int, bucket_capacity: int) -> None:
+        self.budget_bytes, self.arena_size = budget_bytes, arena_size
+        self.fd = create_arena(0, arena_size)
+        self.pool = MemoryPool(Arena(self.fd, arena_size, 0), budget_bytes, bucket_capacity)
+        self.live: list[tuple[Buffer, int]] = []  # with the mark that was written into it
+        self.holds: list[int] = []  # indexes are those of live
+        self._mark = self._exhausted = 0
+
+    def take(self, size: int) -> None:
+        buffer = self.pool.take(size)
+        if buffer is None:
+            self._exhausted += 1
+            smallest = min(one for one in BUCKET_SIZES if one >= size)
+            assert self.live or smallest > self.budget_bytes
+        else:
+            self._mark = (self._mark + 1) % 256
+            buffer.view[0] = buffer.view[-1] = self._mark
+            self.live.append((buffer, self._mark))
+            self.holds.append(1)
+
+    def trim(self, size: int) -> None:
+        self.pool.trim(size)
+        assert self.pool.idle_bytes <= size
+
+    def hold(self, number: int) -> None:
+        if self.live:
+            index = number % len(self.live)
+            self.live[index][0].hold()
+            self.holds[index] += 1
+
+    def release(self, number: int) -> None:
+        if self.live:
+            index = number % len(self.live)
+            buffer, written = self.live[index]
+            assert buffer.view[0] == buffer.view[-1] == written
+            buffer.release()
+            self.holds[index] -= 1
+            if not self.holds[index]:
+                del self.live[index], self.holds[index]
+
+    def check(self) -> None:
+        pool = self.pool
+        ranges = sorted((place(buffer), buffer.capacity) for buffer, _ in self.live)
+        assert all(low + size <= high for (low, size), (high, _) in pairwise(ranges))
+        assert all(low + size <= self.arena_size for low, size in ranges)
+        assert pool.in_use_bytes == sum(size for _, size in ranges)
+        assert 0 <= pool.idle_bytes <= pool.free_bytes
+        assert pool.in_use_bytes + pool.free_bytes <= self.budget_bytes
+        assert os.fstat(self.fd).st_blocks * 512 <= pool.in_use_bytes + pool.free_bytes
+        stats = pool.stats()
+        assert stats.in_use == len(self.live) == stats.allocated - stats.returned
+        assert stats.exhausted == self._exhausted
+
+
 @pytest.mark.slow
 @settings(max_examples=150)
 @given(
@@ -352,57 +409,14 @@ STEPS = st.one_of(
 def test_a_long_random_life(
     steps: list[tuple[str, int]], budget_bytes: int, arena_size: int, bucket_capacity: int
 ) -> None:
-    fd = create_arena(0, arena_size)
-    pool = MemoryPool(Arena(fd, arena_size, 0), budget_bytes, bucket_capacity)
-    live: list[tuple[Buffer, int]] = []  # with the mark that was written into it
-    holds: list[int] = []  # indexes are those of live
-    mark = exhausted = 0
-
-    def release(index: int) -> None:
-        buffer, written = live[index]
-        assert buffer.view[0] == buffer.view[-1] == written
-        buffer.release()
-        holds[index] -= 1
-        if not holds[index]:
-            del live[index], holds[index]
-
-    def check() -> None:
-        ranges = sorted((place(buffer), buffer.capacity) for buffer, _ in live)
-        assert all(low + size <= high for (low, size), (high, _) in pairwise(ranges))
-        assert all(low + size <= arena_size for low, size in ranges)
-        assert pool.in_use_bytes == sum(size for _, size in ranges)
-        assert 0 <= pool.idle_bytes <= pool.free_bytes
-        assert pool.in_use_bytes + pool.free_bytes <= budget_bytes
-        assert os.fstat(fd).st_blocks * 512 <= pool.in_use_bytes + pool.free_bytes
-        stats = pool.stats()
-        assert stats.in_use == len(live) == stats.allocated - stats.returned
-        assert stats.exhausted == exhausted
-
+    life = PoolLife(budget_bytes, arena_size, bucket_capacity)
+    actions = {"take": life.take, "trim": life.trim, "hold": life.hold, "release": life.release}
     for action, number in steps:
-        if action == "take":
-            buffer = pool.take(number)
-            if buffer is None:
-                exhausted += 1
-                assert live or min(size for size in BUCKET_SIZES if size >= number) > budget_bytes
-            else:
-                mark = (mark + 1) % 256
-                buffer.view[0] = buffer.view[-1] = mark
-                live.append((buffer, mark))
-                holds.append(1)
-        elif action == "trim":
-            pool.trim(number)
-            assert pool.idle_bytes <= number
-        elif live:
-            index = number % len(live)
-            if action == "hold":
-                live[index][0].hold()
-                holds[index] += 1
-            else:
-                release(index)
-        check()
-    while live:
-        release(len(live) - 1)
-    check()
+        actions[action](number)
+        life.check()
+    while life.live:
+        life.release(len(life.live) - 1)
+    life.check()
     largest = max(size for size in BUCKET_SIZES if size <= budget_bytes)
-    assert pool.take(largest) is not None
-    os.close(fd)
+    assert life.pool.take(largest) is not None
+    os.close(life.fd)

@@ -134,7 +134,7 @@ def test_without_any_pool_memory_the_copy_is_private() -> None:
     assert not blocks.low
 
 
-def test_a_refill_that_someone_else_took_waits_again() -> None:
+def test_a_refill_that_another_taker_took_waits_again() -> None:
     refilled: list[str] = []
     pool = make_pool(MIB + SLAB_SIZE)
     hog = pool.take(MIB)

@@ -1,4 +1,4 @@
-"""A monotonic clock that stands still until it is told otherwise."""
+"""A monotonic clock that only a test moves."""
 
 
 class HandClock:

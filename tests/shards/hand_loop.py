@@ -27,7 +27,7 @@ class HandTimer:
 
 
 class HandLoop:
-    """Time stands still until somebody calls `advance`."""
+    """Time stands still until `advance` is called."""
 
     def __init__(self) -> None:
         self.now = 1000.0

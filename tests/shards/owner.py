@@ -29,6 +29,7 @@ from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.retention import Protection, Unread
+from borzoi.storage.segment_list import RECENT_SIZE
 from tests.shards.hand_loop import HandExecutor, HandLoop
 from tests.storage.faults import FailingFiles
 
@@ -43,7 +44,7 @@ BOUNDED = Unread(Protection.BOUNDED, 3_600_000_000)
 
 
 class Statuses(list[int]):
-    """A `done` that remembers the statuses it was told."""
+    """A `done` that remembers the statuses it was called with."""
 
     def done(self, status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
         self.append(status)
@@ -67,11 +68,13 @@ class Owner:
         segment_size_max: int = 1 << 20,
         window: tuple[int, int] | None = None,
         encryption: Encryption | None = None,
+        recent_size: int = RECENT_SIZE,
     ) -> None:
         self.durability = durability
         self.window = window
         self.now_us = 1_000_000_000
         self.encryption = encryption
+        self.recent_size = recent_size
         self.layout = DataLayout(root)
         self.settings = LogSettings(segment_size_max)
         self._board_fd = create_board(BOARD_SLOTS)
@@ -93,6 +96,7 @@ class Owner:
             False,
             PlainBlocks(self.copy_memory),
             encryption=self.encryption,
+            recent_size=self.recent_size,
         )
         self.commit = GroupCommit(
             self.loop.as_loop,

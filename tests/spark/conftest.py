@@ -1,7 +1,7 @@
 """One Spark and one broker for all tests of this folder: starting Spark takes longer than they do.
 
-Tests run in several processes. Whoever needs Spark waits until no other process has one, so that
-there is at most one JVM at work.
+Tests run in several processes. A test that needs Spark waits until no other process has one, so
+that there is at most one JVM at work.
 """
 
 import asyncio

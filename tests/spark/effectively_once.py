@@ -1,4 +1,4 @@
-"""Effectively once into a topic, while queries are stopped and whoever takes part is killed.
+"""Effectively once into a topic, while queries are stopped and processes are killed.
 
     python -m tests.spark.effectively_once --rounds 200 [--deduplication off]
 
@@ -99,7 +99,7 @@ class IntoTopic(Rounds[Outcomes]):
         }
         missing, strange = wanted - found.keys(), found.keys() - wanted
         assert not missing, f"{len(missing)} of {len(wanted)} rows are missing: {_some(missing)}"
-        assert not strange, f"{len(strange)} rows that nobody wrote: {_some(strange)}"
+        assert not strange, f"{len(strange)} rows that were never written: {_some(strange)}"
         repeated_count = found.total() - len(wanted)
         return Outcomes(len(wanted), repeated_count, self.within_batches)
 

@@ -1,4 +1,4 @@
-"""Exactly once into files, while queries are stopped and whoever takes part is killed.
+"""Exactly once into files, while queries are stopped and processes are killed.
 
     python -m tests.spark.exactly_once --rounds 200
 

@@ -58,8 +58,8 @@ def test_nothing_is_known_without_a_sensible_number(tmp_path: Path, content: byt
 def test_of_a_process_that_has_ended_nothing_is_known() -> None:
     script = "from borzoi.spark.cores import *; tell_master('local[7]'); e = inherited();"
     script += "print(e[CORES_FILE], known_cores(e))"
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    name, cores = told.stdout.split()
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    name, cores = shown.stdout.split()
     assert cores == "7"
     assert known_cores({CORES_FILE: name}) is None
 

@@ -51,7 +51,7 @@ MESSAGES = st.lists(
 
 def run_of(messages: list[Message], first_offset: int = 0) -> Run:
     raw = bytearray(encode_messages(messages))
-    # As the socket gives them: memory that somebody else owns and nobody changes.
+    # As the socket gives them: memory that another object owns and nothing changes.
     return Run(
         memoryview(raw), sent_index(memoryview(raw), len(messages)), len(messages), first_offset
     )

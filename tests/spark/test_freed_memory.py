@@ -16,5 +16,5 @@ def test_memory_that_was_freed_is_not_asked_for_again() -> None:
     for _ in range(20):
         np.ones(SIZE, np.uint8)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    # Anew it would be 1,024 pages each time.
+    # New memory would be 1,024 pages each time.
     assert faults < SIZE // 4096

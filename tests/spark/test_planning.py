@@ -85,7 +85,7 @@ def test_positions_are_the_same_text_however_they_were_put_together(
 
 
 @pytest.mark.parametrize("value", [{"t": 1}, {"t": {"x": {}}}, {"t": {"0": 5}}, {"t": {"0": {}}}])
-def test_offsets_of_somebody_else(value: dict[str, object]) -> None:
+def test_offsets_of_another_source(value: dict[str, object]) -> None:
     with pytest.raises(InvalidOption, match="this source did not write"):
         from_json(value)
 

@@ -134,7 +134,7 @@ def test_one_poll_is_ahead_and_none_goes_beyond_the_end() -> None:
     assert partition.polls == [(3, 10), (13, 10), (23, 7)]
 
 
-def test_a_hole_is_told_with_its_rows(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hole_is_logged_with_its_rows(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert read(ListedPartition(5, 20), 2, 10, fail=False) == [5, 6, 7, 8, 9]
     assert "IGGY_DATA_LOSS: rows 2 to 4 of partition 0 of topic t" in caplog.text

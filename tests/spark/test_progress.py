@@ -34,7 +34,7 @@ PROGRESS = {
 )
 def test_rows_that_wait(form: Any) -> None:
     found = lag(form(PROGRESS))
-    # A partition that nobody has read yet waits as a whole; one that was purged does not.
+    # A partition that was not read yet waits as a whole; one that was purged does not.
     assert found.by_partition == {("t", 0): 10, ("t", 1): 7, ("u", 3): 0}
     assert (found.total, found.largest) == (17, 10)
 

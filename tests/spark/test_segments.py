@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -116,8 +117,8 @@ def from_files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     original = segments.file_runs
 
-    def noted(directory: str, piece: Piece, first_row: bytes | None) -> Iterator[Run]:
-        for run in original(directory, piece, first_row):
+    def noted(directory: str, piece: Piece, first_row: bytes | None, **sizes: int) -> Iterator[Run]:
+        for run in original(directory, piece, first_row, **sizes):
             found.extend(range(run.first_offset, run.first_offset + run.message_count))
             yield run
 
@@ -140,8 +141,8 @@ def test_both_ways_give_the_same_rows(rows: Rows, from_files: list[int]) -> None
 def test_large_segments_are_read_piece_by_piece(
     rows: Rows, from_files: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "ROWS_AT_ONCE", 3)
-    monkeypatch.setattr(segments, "RUN_SIZE", 400)
+    small = partial(segments.file_runs, rows_at_once=3, run_size=400)
+    monkeypatch.setattr(segments, "file_runs", small)
     assert rows.from_disk(0, ROWS).equals(rows.read(0, ROWS))
     assert from_files
 
@@ -207,11 +208,11 @@ def test_the_broker_is_asked_for_one_row(rows: Rows, monkeypatch: pytest.MonkeyP
     assert asked == [begin]
 
 
-def file_runs_of(rows: Rows, piece: Piece) -> Iterator[Run]:
+def file_runs_of(rows: Rows, piece: Piece, **sizes: int) -> Iterator[Run]:
     """Of a piece that begins with its file; the broker's row is the one in the file."""
     data = (rows.directory / f"{piece.segment:020}.log").read_bytes()
     end = int.from_bytes(sent_index(memoryview(data), 1)[4:8], "little")
-    return file_runs(str(rows.directory), piece, data[:end])
+    return file_runs(str(rows.directory), piece, data[:end], **sizes)
 
 
 def test_a_file_that_is_deleted_before_it_is_open(copied: Rows) -> None:
@@ -222,10 +223,9 @@ def test_a_file_that_is_deleted_before_it_is_open(copied: Rows) -> None:
         next(runs)
 
 
-def test_an_open_file_stays_readable(copied: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "RUN_SIZE", 100)
+def test_an_open_file_stays_readable(copied: Rows) -> None:
     first, following = copied.sealed()[:2]
-    runs = file_runs_of(copied, Piece(first, following, first))
+    runs = file_runs_of(copied, Piece(first, following, first), run_size=100)
     count = next(runs).message_count
     (copied.directory / f"{first:020}.log").unlink()
     assert count + sum(run.message_count for run in runs) == following - first

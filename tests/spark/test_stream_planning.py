@@ -1,4 +1,4 @@
-"""The end of a batch is planned while partitions begin anew. The broker is a list of lives."""
+"""The end of a batch is planned while partitions are purged. The broker is a list of lives."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

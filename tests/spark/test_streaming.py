@@ -26,7 +26,7 @@ def test_batches_are_limited_and_a_restart_goes_on(
     frame = queries.stream(
         topic, startingOffsets="earliest", maxOffsetsPerTrigger="50", consumer="watched"
     )
-    with told_to(caplog, queries):
+    with listening(caplog, queries):
         progress = queries.run(frame)
     assert [one["numInputRows"] for one in progress] == [50, 50]
     assert [lag(one).total for one in progress] == [50, 0]
@@ -47,7 +47,7 @@ def test_batches_are_limited_and_a_restart_goes_on(
 
 
 @contextmanager
-def told_to(caplog: pytest.LogCaptureFixture, queries: Queries) -> Iterator[None]:
+def listening(caplog: pytest.LogCaptureFixture, queries: Queries) -> Iterator[None]:
     """A listener logs what queries do meanwhile, to the end of one."""
     listener = ProgressListener()
     queries.spark.streams.addListener(listener)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import NamedTuple
 
@@ -62,11 +63,30 @@ class Life(NamedTuple):
             return None
         return RowTime(at, self.times[at - self.first])
 
+    def is_younger_than(self, other: "Life") -> bool:
+        return bool(self.times) and min(self.times) > max(other.times)
+
 
 def lives(name: bytes, count_min: int) -> st.SearchStrategy[Life]:
     # Clocks may be set back within a life and between two of them.
     times = st.lists(st.integers(1, 60), min_size=count_min, max_size=40)
     return st.builds(lambda found: Life(name, 0, tuple(found)), times)
+
+
+@contextmanager
+def log_lines() -> Iterator[list[str]]:
+    """What the witness and the polling log meanwhile."""
+    logged: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    loggers = [logging.getLogger(f"borzoi.spark.{name}") for name in ("witness", "polling")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield logged
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 @given(
@@ -85,7 +105,7 @@ def test_rows_of_another_life_are_never_taken_for_planned_ones(
     end = data.draw(st.integers(begin + 1, planned_end))
     row = RowTime(planned_end - 1, old.times[-1])
     if new.row(row.offset) == row:
-        return  # the same microsecond at the same offset: not to be told apart
+        return  # the same microsecond at the same offset: they look the same
     now = old
     has_changed = False
 
@@ -102,33 +122,23 @@ def test_rows_of_another_life_are_never_taken_for_planned_ones(
             at += run.message_count
 
     given_away: list[bytes] = []
-    told: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
-    loggers = [logging.getLogger(f"borzoi.spark.{name}") for name in ("witness", "polling")]
     how = Polling(ACCESS, "s", 10, fail)
     failed = False
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, log_lines() as logged:
         patch.setattr(witness, "first_row", lambda _how, wanted: now.row(wanted.begin))
-        for logger in loggers:
-            logger.addHandler(handler)
         try:
             for run in proved(runs(), Range("t", 0, begin, end, row), how):
                 given_away.append(old.name if not has_changed else new.name)
                 assert run.message_count
         except DataLoss:
             failed = True
-        finally:
-            for logger in loggers:
-                logger.removeHandler(handler)
     assert fail or not failed
     if not has_changed:
         assert not failed, "clocks alone decide nothing"
-        assert not told
+        assert not logged
     if new.name in given_away:
-        assert failed if fail else told
-    is_younger = bool(new.times) and min(new.times) > max(old.times)
-    if is_younger or not new.times:
+        assert failed if fail else logged
+    if new.is_younger_than(old) or not new.times:
         assert failed or new.name not in given_away, "it is noticed before a row is given away"
 
 
@@ -212,7 +222,7 @@ def topic(rolling: SparkBroker) -> str:
 
 
 @pytest.mark.parametrize("change", ["purge", "recreate"])
-def test_a_partition_that_began_anew_before_the_task(
+def test_a_partition_whose_life_ended_before_the_task(
     rolling: SparkBroker,
     topic: str,
     transport: dict[str, str],
@@ -235,7 +245,7 @@ def test_a_partition_that_began_anew_before_the_task(
     assert len(list(again.read(again.tasks[0]))) == 120
 
 
-def test_a_partition_that_begins_anew_within_the_task(
+def test_a_partition_whose_life_ends_within_the_task(
     rolling: SparkBroker, topic: str, transport: dict[str, str]
 ) -> None:
     planned = Planned(rolling, topic, **transport)

@@ -183,7 +183,7 @@ class Partition:
     def read_slices(self, first_offset: int, count: int = ALL, bytes_max: int = ALL) -> Slices:
         """Read; where messages are missing, the owner is asked whether they should be there.
 
-        He finds the index as it has to be: a wrong one is for a test to repair.
+        It finds the index as it has to be: a wrong one is for a test to repair.
         """
         while True:
             found = self.reader.attempt(
@@ -213,7 +213,7 @@ class Partition:
         }
 
 
-def begin_anew(partition: Partition, birth: int) -> None:
+def begin_next_life(partition: Partition, birth: int) -> None:
     """A purge, step by step as the owner does it: the directory leaves, an empty life begins."""
     partition.log.close()
     retire(partition)

@@ -143,7 +143,7 @@ def test_flips_in_the_active_index_after_a_crash(tmp_path: Path, with_point: boo
 
 @pytest.mark.slow
 def test_flips_in_a_log_whose_index_is_lost(tmp_path: Path) -> None:
-    """The index of a sealed segment is made anew from a log that is damaged as well."""
+    """The index of a sealed segment is rebuilt from a log that is damaged as well."""
     partition = two_segments(tmp_path)
     path = partition.log_file(0)
     for byte, data in flips(path):

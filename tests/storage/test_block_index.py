@@ -116,7 +116,7 @@ def test_a_block_of_another_place_is_refused() -> None:
         )
 
 
-def test_a_footer_that_promises_more_than_there_is_makes_nobody_read_it() -> None:
+def test_a_footer_that_promises_more_than_there_is_is_not_read() -> None:
     data, _ = build(Codec.ZSTD)
     asked = []
     fields = list(FOOTER.unpack(data[-FOOTER.size :]))

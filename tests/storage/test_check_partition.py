@@ -1,4 +1,4 @@
-"""Checking a partition that nobody has open: everything wrong is found, nothing else is touched."""
+"""Checking a closed partition: everything wrong is found, nothing else is touched."""
 
 import errno
 from collections.abc import Callable
@@ -192,8 +192,10 @@ def test_a_lost_segment_is_missed_where_something_knows_of_it(tmp_path: Path) ->
 
 
 def test_a_lost_log_of_the_oldest_segment_is_missed_after_a_clean_stop(tmp_path: Path) -> None:
-    """Its index is left, and no deletion was under way. If that is gone, too, nothing tells it
-    from what retention has deleted."""
+    """Its index is left, and no deletion was under way.
+
+    Without the index it would look like what retention has deleted.
+    """
     partition = stopped(tmp_path, with_point=True)
     partition.log_file(0).unlink()
     findings = check(partition, partition.clean, repair=True)
@@ -253,7 +255,7 @@ def test_a_repair_that_fails_says_so(tmp_path: Path) -> None:
     assert any("the repair failed" in one.text for one in findings.found)
 
 
-def test_the_birth_is_told(tmp_path: Path) -> None:
+def test_the_birth_is_returned(tmp_path: Path) -> None:
     partition = stopped(tmp_path)
     assert check_partition(partition.directory, None, Findings(), Files()) == BIRTH
 

@@ -233,7 +233,7 @@ def read_without_waiting(partition: Partition, offset: int, count: int) -> tuple
     raise AssertionError("it never ends")
 
 
-def test_the_loop_is_told_what_to_load_once_for_all_segments(tmp_path: Path) -> None:
+def test_the_loop_learns_what_to_load_once_for_all_segments(tmp_path: Path) -> None:
     partition = Partition(tmp_path, segment_size_max=150)
     for payload in PAYLOADS:
         partition.append(payload)
@@ -282,16 +282,16 @@ def test_old_slices_stay_valid_and_readers_look_again(tmp_path: Path) -> None:
     partition.append(*PAYLOADS)
     partition.log.roll()
     before = partition.read_slices(0)
-    told, untold = partition.new_reader(), partition.reader
+    informed, uninformed = partition.new_reader(), partition.reader
     published = partition.log.written
-    assert payloads_in(told.read(published, 0, ALL, ALL)) == PAYLOADS
+    assert payloads_in(informed.read(published, 0, ALL, ALL)) == PAYLOADS
     partition.compress(Codec.ZSTD)
-    told.replaced(0)
+    informed.replaced(0)
     assert payloads_in(before) == PAYLOADS
-    assert payloads_in(told.read(published, 3, ALL, ALL)) == PAYLOADS[3:]
-    assert payloads_in(untold.read(published, 3, ALL, ALL)) == PAYLOADS[3:]
-    untold.let_go()
-    assert payloads_in(untold.read(published, 3, ALL, ALL)) == PAYLOADS[3:]
+    assert payloads_in(informed.read(published, 3, ALL, ALL)) == PAYLOADS[3:]
+    assert payloads_in(uninformed.read(published, 3, ALL, ALL)) == PAYLOADS[3:]
+    uninformed.let_go()
+    assert payloads_in(uninformed.read(published, 3, ALL, ALL)) == PAYLOADS[3:]
 
 
 def test_a_listing_that_misses_a_segment_skips_nothing(tmp_path: Path) -> None:

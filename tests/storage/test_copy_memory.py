@@ -72,13 +72,13 @@ def test_who_cannot_wait_is_counted_as_well() -> None:
 def test_a_copy_may_be_made_and_die_in_a_thread() -> None:
     memory = CopyMemory(1000)
     made: list[Copy] = []
-    told: list[int] = []
+    sizes: list[int] = []
     run(lambda: made.append(Copy(300)))
-    memory.hold(made[0], lambda: told.append(memory.size))
+    memory.hold(made[0], lambda: sizes.append(memory.size))
     assert memory.size == 300
     run(made.clear)
     assert memory.size == 0
-    assert told == [0]
+    assert sizes == [0]
 
 
 def run(work: object) -> None:

@@ -11,7 +11,7 @@ from borzoi.protocol.errors import InvalidMessageChecksum
 from borzoi.storage.birth import read_birth
 from borzoi.storage.files import Files
 from tests.storage.crash_states import Crash, Disk, RecordingFiles, after_every_crash
-from tests.storage.partitions import BIRTH, Partition, begin_anew, retire
+from tests.storage.partitions import BIRTH, Partition, begin_next_life, retire
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Run:
         self.lives[birth] = []
         # The metadata log knows of the purge before the files do.
         self.promise(birth=birth, written=0, synced=0)
-        begin_anew(self.partition, birth)
+        begin_next_life(self.partition, birth)
 
     def retired_after(self) -> int:
         """How many calls had been made when the old life had left its place."""
@@ -143,7 +143,7 @@ def check(run: Run, root: Path, promise: Promise, *, killed: bool) -> int | None
     assert set(range(promise.first, kept)) <= found.keys(), "an acknowledged message is gone"
     if found and found.keys() != set(range(min(found), min(found) + len(found))):
         assert not killed
-        assert any("LOST" in line for line in report), "a gap nobody was told about"
+        assert any("LOST" in line for line in report), "a gap without a report"
     next_offset = partition.append(b"next")
     assert next_offset >= max([kept, *(offset + 1 for offset in found)])
     assert messages_in(partition) == {**found, next_offset: b"next"}

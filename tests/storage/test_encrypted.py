@@ -24,7 +24,7 @@ from tests.storage.ciphers import (
     partition_cipher,
     random_payloads,
 )
-from tests.storage.partitions import ALL, BIRTH, NOW_US, Partition, begin_anew, overwrite
+from tests.storage.partitions import ALL, BIRTH, NOW_US, Partition, begin_next_life, overwrite
 
 PAYLOADS = [b"the first secret", b"", b"a third one that is longer than the others", b"4"]
 CHECKSUM = struct.Struct("<Q")
@@ -39,7 +39,7 @@ def messages_of(partition: Partition, first_offset: int = 0) -> list[Message]:
 
 
 def restamped(stored: bytearray, at: int) -> None:
-    """Give a stored message a valid checksum again, as somebody who changed it would."""
+    """Give a stored message a valid checksum again, as an attacker who changed it would."""
     headers, payload = struct.unpack_from("<II", stored, at + 48)
     end = at + 64 + headers + payload
     CHECKSUM.pack_into(stored, at, xxhash.xxh3_64_intdigest(stored[at + 8 : end]))
@@ -368,7 +368,7 @@ def test_a_purge_begins_a_segment_with_another_key(tmp_path: Path) -> None:
     partition.append(b"old")
     old = partition.log_file().read_bytes()
     partition.cipher = partition_cipher(birth=BIRTH + 1)
-    begin_anew(partition, BIRTH + 1)
+    begin_next_life(partition, BIRTH + 1)
     partition.reader = partition.new_reader()
     partition.append(b"new")
     new = form_of(partition.log_file().read_bytes()).header

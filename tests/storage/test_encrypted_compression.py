@@ -125,7 +125,7 @@ def test_a_lost_index_is_made_again_byte_for_byte(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_bit(tmp_path: Path) -> None:
-    """A flip costs the messages of its block, never gives others, and is told."""
+    """A flip costs the messages of its block, never gives others, and is reported."""
     partition = packed(tmp_path)
     path = packed_file(partition)
     whole = path.read_bytes()

@@ -36,7 +36,7 @@ def test_a_key_shows_itself_nowhere() -> None:
     assert not hasattr(KEY, "__dict__")
 
 
-def test_keys_are_told_apart() -> None:
+def test_keys_differ() -> None:
     assert KEY != OTHER_KEY
     assert KEY.id != OTHER_KEY.id
     assert len({KEY, OTHER_KEY, EncryptionKey(bytes(range(32)))}) == 2

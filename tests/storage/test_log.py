@@ -20,7 +20,7 @@ from borzoi.storage.recovery_point import read_recovery_point
 from borzoi.storage.segment import POSITION_MAX, LogEnd
 from borzoi.storage.staging import StagedGroup
 from tests.storage.faults import FailingFiles
-from tests.storage.partitions import BIRTH, NOW_US, Partition, begin_anew, new_batch, overwrite
+from tests.storage.partitions import BIRTH, NOW_US, Partition, begin_next_life, new_batch, overwrite
 
 
 def test_nothing_is_made_before_the_first_append(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_the_oldest_segments_go_first_and_never_the_active_one(tmp_path: Path) -
     assert partition.log.size_bytes == partition.log_file(6).stat().st_size
 
 
-def test_purge_begins_anew(tmp_path: Path) -> None:
+def test_a_purge_begins_an_empty_life(tmp_path: Path) -> None:
     partition = Partition(tmp_path, segment_size_max=1)
     for number in range(5):
         partition.append(b"%d" % number)
@@ -241,7 +241,7 @@ def test_purge_begins_anew(tmp_path: Path) -> None:
     partition.log.save_recovery_point()
     partition.path("offsets/consumers/3").write_bytes(bytes(8))
     old = partition.log
-    begin_anew(partition, BIRTH + 1)
+    begin_next_life(partition, BIRTH + 1)
     assert partition.log.written == Published.empty(BIRTH + 1)
     assert read_birth(partition.directory, Files()) == BIRTH + 1
     assert read_recovery_point(partition.directory, BIRTH, Files()) is None
@@ -261,7 +261,7 @@ def test_the_new_life_is_durable_after_its_first_sync(tmp_path: Path) -> None:
     partition = Partition(tmp_path, files=files)
     partition.append(b"old")
     partition.log.sync()
-    begin_anew(partition, BIRTH + 1)
+    begin_next_life(partition, BIRTH + 1)
     assert not partition.log.is_synced
     files.calls.clear()
     partition.log.sync()
@@ -275,7 +275,7 @@ def test_the_new_life_is_durable_after_its_first_sync(tmp_path: Path) -> None:
 
 def test_purge_of_a_partition_without_files_retires_nothing(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
-    begin_anew(partition, BIRTH + 1)
+    begin_next_life(partition, BIRTH + 1)
     assert os.listdir(partition.trash) == []
     assert partition.sizes(".log") == partition.sizes(".index") == {0: 0}
     assert partition.append(b"x") == 0
@@ -291,7 +291,7 @@ def test_a_new_life_is_not_read_only(tmp_path: Path) -> None:
         partition.log.sync()
     assert partition.log.read_only
     files.repair()
-    begin_anew(partition, BIRTH + 1)
+    begin_next_life(partition, BIRTH + 1)
     assert not partition.log.read_only
     assert partition.append(b"y") == 0
     partition.log.sync()
@@ -302,7 +302,7 @@ def test_a_new_life_is_not_read_only(tmp_path: Path) -> None:
 def test_a_new_life_never_begins_over_the_files_of_another(
     tmp_path: Path, is_damaged: bool
 ) -> None:
-    """The rename of a purge fails; whoever sends to the new life is refused until it succeeds."""
+    """The rename of a purge fails; appends to the new life are refused until it succeeds."""
     files = FailingFiles()
     partition = Partition(tmp_path, files=files)
     partition.append(b"old", b"old as well")
@@ -312,7 +312,7 @@ def test_a_new_life_never_begins_over_the_files_of_another(
     before = partition.log_file().read_bytes()
     files.fail("rename", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
-        begin_anew(partition, BIRTH + 1)
+        begin_next_life(partition, BIRTH + 1)
     files.repair()
     partition.birth = BIRTH + 1
     partition.log = partition.new_log()
@@ -321,7 +321,7 @@ def test_a_new_life_never_begins_over_the_files_of_another(
     with pytest.raises(CannotCreateSegmentLogFile):
         partition.log.make_files()
     assert partition.log_file().read_bytes() == before
-    begin_anew(partition, BIRTH + 1)
+    begin_next_life(partition, BIRTH + 1)
     assert partition.append(b"new") == 0
     partition.reopen()
     assert partition.read() == [b"new"]

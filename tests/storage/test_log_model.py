@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from borzoi.storage.birth import read_birth
 from borzoi.storage.codecs import Codec
 from borzoi.storage.layout import COMPRESSED
-from tests.storage.partitions import ALL, BIRTH, NOW_US, Partition, begin_anew, payloads_in
+from tests.storage.partitions import ALL, BIRTH, NOW_US, Partition, begin_next_life, payloads_in
 
 PAYLOADS = st.lists(st.binary(max_size=90), min_size=1, max_size=4)
 
@@ -90,7 +90,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         self.birth += 1
-        begin_anew(self.partition, self.birth)
+        begin_next_life(self.partition, self.birth)
         self.model, self.staged, self.first, self.durable = [], [], 0, 0
         self.first_found = self.started_at = 0
 

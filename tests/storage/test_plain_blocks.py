@@ -6,8 +6,8 @@ from borzoi.storage.plain_blocks import BlockKey, PlainBlocks
 KEY = BlockKey(0, 0)
 
 
-def test_a_block_is_found_while_somebody_holds_it_or_it_was_used_lately() -> None:
-    memory = CopyMemory(4000)  # 1,000 of them for blocks that nobody holds
+def test_a_block_is_found_while_it_is_held_or_was_used_lately() -> None:
+    memory = CopyMemory(4000)  # 1,000 of them for blocks that are not held
     blocks = PlainBlocks(memory)
     held = memoryview(blocks.put(KEY, Copy(900)))
     blocks.put(BlockKey(0, 1), Copy(900))
@@ -39,14 +39,14 @@ def test_a_small_piece_does_not_hold_its_block() -> None:
     assert memory.size == 0
 
 
-def test_blocks_that_nobody_holds_make_room() -> None:
+def test_blocks_that_are_not_held_make_room() -> None:
     memory = CopyMemory(1000)
     blocks = PlainBlocks(memory)
     held = memoryview(blocks.put(KEY, Copy(240)))
     blocks.put(BlockKey(0, 1), Copy(230))
     assert memory.size == 470
     memory.reading_for = "user 1"
-    assert memory.reserve(700), "the one that nobody holds goes"
+    assert memory.reserve(700), "the one that is not held goes"
     assert memory.size == 240
     assert blocks.get(BlockKey(0, 1)) is None
     assert blocks.get(KEY) is not None

@@ -1,4 +1,4 @@
-"""What compression saves, told from the files of a data directory."""
+"""What compression saves, computed from the files of a data directory."""
 
 from pathlib import Path
 

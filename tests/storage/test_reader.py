@@ -23,7 +23,7 @@ from tests.storage.partitions import (
     NOW_US,
     WINDOW_SIZE,
     Partition,
-    begin_anew,
+    begin_next_life,
     payloads_in,
 )
 
@@ -133,7 +133,7 @@ def test_slices_outlive_deletion_and_purge(tmp_path: Path) -> None:
     partition = numbered(tmp_path, 10, segment_size_max=1)
     slices = partition.reader.read(partition.log.written, 0, ALL, ALL)
     partition.delete_oldest(2)
-    begin_anew(partition, BIRTH + 1)
+    begin_next_life(partition, BIRTH + 1)
     assert empty_trash(partition.trash, partition.files) == 1
     partition.append(b"0042")
     assert numbers(payloads_in(slices)) == list(range(10))
@@ -148,7 +148,7 @@ def test_what_was_published_before_a_purge_is_gone(
     before = partition.log.written
     if seen_before:
         partition.read()
-    begin_anew(partition, BIRTH + 1)
+    begin_next_life(partition, BIRTH + 1)
     for _ in range(new_count):
         partition.append(b"9999")
     reader = partition.reader if seen_before else partition.new_reader()
@@ -177,7 +177,7 @@ def test_files_shorter_than_published_are_an_error_not_a_crash(tmp_path: Path) -
         partition.new_reader().find_timestamp(published, 0)
 
 
-def test_an_index_replaced_by_a_new_owner_is_mapped_anew(tmp_path: Path) -> None:
+def test_an_index_replaced_by_a_new_owner_is_mapped_again(tmp_path: Path) -> None:
     """The reader of another process had it mapped when the owner died and was replaced."""
     partition = numbered(tmp_path, 10)
     reader = partition.new_reader()
@@ -394,7 +394,7 @@ def test_a_place_read_last_is_not_one_of_another_life(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
     partition.append(b"old")
     old = partition.log.written
-    begin_anew(partition, BIRTH + 1)
+    begin_next_life(partition, BIRTH + 1)
     partition.append(b"new", b"newer")
     # The board still tells of the life before; its files are gone.
     assert partition.reader.read(old, 0, ALL, ALL).message_count == 0

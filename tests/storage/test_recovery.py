@@ -71,7 +71,7 @@ def test_an_index_cut_at_every_byte_of_its_last_entries(tmp_path: Path) -> None:
         assert partition.log.written.next_offset == 5
 
 
-def test_a_missing_index_is_made_anew(tmp_path: Path) -> None:
+def test_a_missing_index_is_rebuilt(tmp_path: Path) -> None:
     partition = filled(tmp_path, segment_size_max=1)
     partition.append(b"active")
     indexes = {first: partition.index_file(first).read_bytes() for first in (0, 5)}
@@ -93,7 +93,7 @@ def test_a_missing_index_is_made_anew(tmp_path: Path) -> None:
     ],
     ids=["odd", "short", "long", "empty", "wrong end"],
 )
-def test_a_sealed_index_that_does_not_fit_is_made_anew(tmp_path: Path, damage: object) -> None:
+def test_a_sealed_index_that_does_not_fit_is_rebuilt(tmp_path: Path, damage: object) -> None:
     assert callable(damage)
     partition = filled(tmp_path, segment_size_max=1)
     index = partition.index_file(0).read_bytes()
@@ -177,7 +177,7 @@ def test_only_what_lies_behind_the_recovery_point_is_scanned(tmp_path: Path) -> 
     assert partition.log.recovery.scanned_bytes == 64 + len(b"behind")
     assert partition.log.written.trusted_from == 5
     assert partition.log.written.end_position == point + 64 + len(b"behind")
-    assert not partition.log.is_synced, "nobody knows what the cache still holds"
+    assert not partition.log.is_synced, "what the cache still holds is unknown"
 
 
 def test_what_the_last_clean_stop_left_is_not_scanned_again(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_what_is_chosen_is_read_and_from_the_front(
     for segment in sealed[: choice.segments]:
         assert committed is None or segment.end_offset - 1 <= committed
     if choice.unread:
-        # The first that stays holds something that somebody has not read.
+        # The first that stays holds something that a consumer has not read.
         assert committed is not None
         assert sealed[choice.segments].end_offset - 1 > committed
 
@@ -96,7 +96,7 @@ def test_what_is_too_old_goes_as_far_as_it_is_not_protected(
     protection: Protection,
     grace_us: int,
 ) -> None:
-    """Segment by segment, as the rules are told."""
+    """Segment by segment, as the rules are worded."""
 
     def is_due(segment: SealedSegment) -> bool:
         never = expiry_us in (0, UNLIMITED)
@@ -214,7 +214,7 @@ def test_a_size_limit_leaves_something_to_read(sealed: list[SealedSegment]) -> N
 
 @st.composite
 def topics(draw: st.DrawFn) -> dict[int, list[Candidate]]:
-    """The sealed segments of some partitions; in each somebody may have read up to a point."""
+    """The sealed segments of some partitions; in each a consumer may have read up to a point."""
     found: dict[int, list[Candidate]] = {}
     for partition in range(draw(st.integers(0, 4))):
         sealed = draw(sealed_segments())

@@ -129,7 +129,7 @@ def test_append_sync_reopen(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_readers_stop_at_the_end_they_were_told(tmp_path: Path) -> None:
+def test_readers_stop_at_the_end_they_are_given(tmp_path: Path) -> None:
     path = tmp_path / "log"
     ends = ends_of(ENTRIES)
     path.write_bytes(log_of(ENTRIES[:3]) + b"what is being written right now")
@@ -218,7 +218,7 @@ def test_every_bit_flipped(tmp_path: Path) -> None:
 
 
 def test_every_bit_of_the_published_last_entry_flipped(tmp_path: Path) -> None:
-    """What others were told of is not cut, though it is the last."""
+    """An entry that was published is not cut, though it is the last."""
     path = tmp_path / "log"
     whole = log_of(ENTRIES[:2])
     for bit in range(ends_of(ENTRIES)[1] * 8, len(whole) * 8, 5):

@@ -48,7 +48,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
         try:
             text = path.read_text()
         except UnicodeDecodeError:
-            # Captured bytes: not text, so nobody wrote a path into it.
+            # Captured bytes: not text, so no path was written into it.
             continue
         found += [f"{path.relative_to(ROOT)}: {match[0]}" for match in needles.finditer(text)]
     assert found == []

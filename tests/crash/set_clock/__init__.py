@@ -2,7 +2,7 @@
 
 `sitecustomize.py` in this folder is what Python imports at its start where PYTHONPATH names the
 folder; there it makes the calendar of the process follow a file. Monotonic clocks stay as they
-are, as when somebody sets the machine's clock.
+are, as when the machine's clock is set.
 """
 
 import os

@@ -19,7 +19,7 @@ FIRST = state_manifest_key(1), f"{state_prefix(1)}/{FILE}"
 
 
 class ThinningStore(MemoryStore):
-    """Whose broker removes its first state at the moment when somebody reads an object."""
+    """A store whose broker removes its first state at the moment when an object is read."""
 
     at: str | None = None
 

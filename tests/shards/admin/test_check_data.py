@@ -1,4 +1,4 @@
-"""`borzoi check` without a broker: the metadata, what lies beside it, and how it is told."""
+"""`borzoi check` without a broker: the metadata, what lies beside it, and the report."""
 
 import base64
 import json
@@ -161,7 +161,7 @@ def test_a_snapshot_that_is_not_what_the_log_says(data: Path) -> None:
     assert "is not what the log comes to" in result.output
 
 
-def test_a_partition_that_is_gone_and_one_that_nobody_knows(data: Path) -> None:
+def test_a_partition_that_is_gone_and_one_that_is_unknown(data: Path) -> None:
     partition = data / "streams/0/topics/0/partitions/0"
     partition.rename(data / "streams/0/topics/0/partitions/5")
     result = run(data)

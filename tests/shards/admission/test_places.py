@@ -83,7 +83,7 @@ def test_one_address_has_no_more_than_its_bound() -> None:
     assert len(door.open_all(THERE)) == 5
 
 
-def test_the_taker_changes_with_the_login_and_nobody_is_refused_for_it() -> None:
+def test_the_taker_changes_with_the_login_and_no_connection_is_refused_for_it() -> None:
     door = Door()
     visitors = [door.open(f"10.0.1.{number}") for number in range(TOTAL // 2)]
     for visitor in visitors:
@@ -160,7 +160,7 @@ def test_a_flood_before_the_login_leaves_room_for_logins() -> None:
     assert door.open("10.9.9.9", user_id=7) is not None
 
 
-def test_refusals_are_counted_but_hardly_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_refusals_are_counted_but_hardly_logged(caplog: pytest.LogCaptureFixture) -> None:
     door = Door(per_address_max=5)
     with caplog.at_level(logging.WARNING):
         door.open_all()

@@ -88,6 +88,9 @@ class Writing:
         )
         self.writing.publish()
 
+    def is_being_replaced(self) -> bool:
+        return os.path.exists(temporary_path(self.layout.state_log))
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Writing"]:
         async with asyncio.timeout(TIMEOUT_S):
@@ -148,7 +151,7 @@ def test_not_while_a_shard_is_away(writing: Writing) -> None:
         async with writing.running():
             await writing.change(10 * EVERY)
         assert writing.first == 1
-        assert not Path(temporary_path(writing.layout.state_log)).exists()
+        assert not writing.is_being_replaced()
         writing.peer.away = False
         async with writing.running():
             await writing.change_until_replaced()

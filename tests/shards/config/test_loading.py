@@ -162,7 +162,7 @@ def test_a_wrong_type_is_fatal_and_says_what_is_needed(
     assert len(raised.value.problems) == 1
 
 
-def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_in_one_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         load(tmp_path, "[tcp]\nenabled = 1\naddress = 2\n")
     assert len(raised.value.problems) == 2

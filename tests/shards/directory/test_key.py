@@ -144,7 +144,9 @@ def test_a_lost_check_is_not_written_for_a_key_that_does_not_open_the_segments(
     assert has_check(layout, FILES)
 
 
-def test_what_one_should_know_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_operators_should_know_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     layout = DataLayout(tmp_path)
     caplog.set_level(logging.WARNING)
     open_encryption(system(), layout, FILES)

@@ -159,7 +159,7 @@ def test_a_removed_file_comes_back(tmp_path: Path, opened: list[LogFile]) -> Non
     assert file.path.read_bytes() == b"here\n"
 
 
-def test_a_lock_that_nobody_gives_back_delays_but_loses_nothing(
+def test_a_lock_that_is_never_given_back_delays_but_loses_nothing(
     tmp_path: Path, opened: list[LogFile]
 ) -> None:
     file = LogFile(tmp_path, rotation(4), lock_wait_s=0.01)

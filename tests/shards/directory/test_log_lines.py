@@ -228,7 +228,7 @@ class FullDisk(LogFile):
         super().write(line)
 
 
-def test_lost_lines_are_counted_and_told(tmp_path: Path) -> None:
+def test_lost_lines_are_counted_and_logged(tmp_path: Path) -> None:
     file = FullDisk(tmp_path, Rotation(0, 0, 1e6, 1e6))
     handler = LineHandler(LineFormatter("shard-0", json=False), file, stderr_fd=None)
     handler.handle(record("one"))
@@ -238,8 +238,8 @@ def test_lost_lines_are_counted_and_told(tmp_path: Path) -> None:
     handler.handle(record("three"))
     assert handler.lost_count == 0
     handler.close()
-    told, third = (tmp_path / LOG_NAME).read_text().splitlines()
-    assert told.endswith("2 log lines could not be written")
+    count_line, third = (tmp_path / LOG_NAME).read_text().splitlines()
+    assert count_line.endswith("2 log lines could not be written")
     assert third.endswith("three")
 
 
@@ -247,7 +247,7 @@ def test_standard_error_that_is_gone(tmp_path: Path) -> None:
     read_fd, write_fd = os.pipe()
     os.close(read_fd)
     handler = LineHandler(LineFormatter("shard-0", json=False), None, stderr_fd=write_fd)
-    handler.handle(record("nobody reads this"))
+    handler.handle(record("nothing reads this"))
     os.close(write_fd)
     handler.handle(record("nor this"))
     handler.close()

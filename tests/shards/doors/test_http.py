@@ -11,23 +11,32 @@ import uvloop
 
 from borzoi.protocol.http_head import HEAD_SIZE_MAX
 from borzoi.protocol.openmetrics import CONTENT_TYPE
-from borzoi.shards.doors import http as http_door
-from borzoi.shards.doors.http import CONNECTIONS_MAX, HttpCounts, HttpDoor, gives_way
+from borzoi.shards.doors.http import (
+    CONNECTIONS_MAX,
+    LIMITS,
+    HttpCounts,
+    HttpDoor,
+    HttpLimits,
+    gives_way,
+)
 from borzoi.shards.loop.tasks import Tasks
+from tests.conditions import until
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 TEXT = b"x" * 3_000_000 + b"# EOF\n"
 TIMEOUT_S = 60.0
+IMPATIENT = HttpLimits(head_time_s=0.05, parting_time_s=0.05)
 
 
 class Door:
     """A door on a port of its own, on the loop that workers run."""
 
-    def __init__(self, text: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(self, text: Callable[[], Awaitable[bytes]], limits: HttpLimits = LIMITS) -> None:
         self.counts = HttpCounts()
         self.broken: list[BaseException] = []
         loop = asyncio.get_running_loop()
-        self.door = HttpDoor(loop, Tasks(self.broken.append), "/metrics", text, self.counts)
+        tasks = Tasks(self.broken.append)
+        self.door = HttpDoor(loop, tasks, "/metrics", text, self.counts, limits)
         self.port = 0
 
     async def open(self) -> None:
@@ -53,9 +62,7 @@ class Door:
         return found
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(TIMEOUT_S):
-            while not condition():
-                await asyncio.sleep(0.005)
+        await until(condition, 0.005)
 
 
 async def text() -> bytes:
@@ -64,10 +71,12 @@ async def text() -> bytes:
 
 
 def with_door(
-    work: Callable[[Door], Awaitable[None]], text: Callable[[], Awaitable[bytes]] = text
+    work: Callable[[Door], Awaitable[None]],
+    text: Callable[[], Awaitable[bytes]] = text,
+    limits: HttpLimits = LIMITS,
 ) -> None:
     async def run() -> None:
-        door = Door(text)
+        door = Door(text, limits)
         await door.open()
         await work(door)
         door.door.close()
@@ -91,7 +100,7 @@ def test_an_answer_and_the_end() -> None:
             assert f"Content-Length: {len(TEXT)}".encode() in head
             assert b"Connection: close" in head
             assert body == TEXT
-        # Somebody who has said all and listens still gets everything.
+        # A peer that has said all and listens still gets everything.
         assert (await door.send(GET, half_close=True)).endswith(TEXT)
         assert door.counts.requests == 4
 
@@ -133,10 +142,7 @@ def test_refused(sent: bytes, status: int) -> None:
     with_door(work)
 
 
-def test_whoever_is_silent_is_told_and_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_door, "HEAD_TIME_MAX_S", 0.05)
-    monkeypatch.setattr(http_door, "PARTING_TIME_MAX_S", 0.05)
-
+def test_a_silent_peer_is_answered_and_cut_off() -> None:
     async def work(door: Door) -> None:
         assert status_of(await door.send(GET[:-1])) == 408
         # This one does not even read, nor close.
@@ -145,12 +151,10 @@ def test_whoever_is_silent_is_told_and_cut_off(monkeypatch: pytest.MonkeyPatch) 
         await door.until(lambda: not door.door._open)
         writer.close()
 
-    with_door(work)
+    with_door(work, limits=IMPATIENT)
 
 
-def test_whoever_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_door, "ANSWER_TIME_MAX_S", 0.2)
-
+def test_a_peer_that_does_not_read_is_cut_off() -> None:
     async def large() -> bytes:
         return TEXT * 10
 
@@ -161,12 +165,10 @@ def test_whoever_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
         await door.until(lambda: not door.door._open)
         deaf.close()
 
-    with_door(work, large)
+    with_door(work, large, HttpLimits(answer_time_s=0.2))
 
 
-def test_whoever_goes_on_talking_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_door, "IGNORED_SIZE_MAX", 1000)
-
+def test_a_peer_that_goes_on_talking_is_cut_off() -> None:
     async def work(door: Door) -> None:
         reader, writer = await door.connect()
         writer.write(GET.replace(b"/metrics", b"/"))
@@ -178,7 +180,7 @@ def test_whoever_goes_on_talking_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> 
                 await asyncio.sleep(0)
         await door.until(lambda: not door.door._open)
 
-    with_door(work)
+    with_door(work, limits=HttpLimits(ignored_size=1000))
 
 
 async def was_closed(reader: asyncio.StreamReader) -> bool:
@@ -248,7 +250,7 @@ def test_too_many_that_are_served_are_closed_at_once_and_counted() -> None:
         ("A a A a", "a", 1),
         ("b a a b b", "c", 0),
         ("c b a a b b", "a", 1),
-        ("B b A A A", "a", 1),  # those that wait go first, whoever holds more
+        ("B b A A A", "a", 1),  # those that wait go first, also if another holds more
         ("A A A A", "a", None),
         ("A A A A", "b", 0),
         ("B A A A", "b", 1),
@@ -293,9 +295,7 @@ def test_who_goes_away_before_the_answer_leaves_nothing() -> None:
     with_door(work, slow)
 
 
-def test_garbage_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_door, "HEAD_TIME_MAX_S", 0.05)
-    monkeypatch.setattr(http_door, "PARTING_TIME_MAX_S", 0.05)
+def test_garbage_changes_nothing() -> None:
     chance = random.Random(7)
     pieces = [GET, b"\r\n", b"\n", b" ", b"HTTP/1.1", b"GET /metrics", b"Host: a", b"\0", b"\xff"]
 
@@ -316,4 +316,4 @@ def test_garbage_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         await door.until(lambda: not door.door._open)
         assert (await door.send(GET)).endswith(TEXT)
 
-    with_door(work)
+    with_door(work, limits=IMPATIENT)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any, Final, NamedTuple, cast
 
 import pytest
@@ -31,9 +31,8 @@ from borzoi.router.buffer import Buffer
 from borzoi.router.pool import KIB, MIB, MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
 from borzoi.shards.admission.frames import ConnectionLimits
-from borzoi.shards.doors import intake
 from borzoi.shards.doors.carried import SessionOfConnection
-from borzoi.shards.doors.intake import REQUESTS_PER_TURN_MAX
+from borzoi.shards.doors.intake import LARGE_HEAD_SIZE, REQUESTS_PER_TURN_MAX
 from borzoi.shards.doors.large_answer import PIECE_SIZE
 from borzoi.shards.doors.tcp import Connection
 from borzoi.shards.faults.in_work import HEAD_SIZE_MAX as WORK_HEAD_MAX
@@ -80,8 +79,8 @@ class HandTransport:
         self.closing = False
         self.aborted = False
         self.wrote_eof = False
-        self._told_to_pause = False
-        self._told_lost = False
+        self._paused = False
+        self._lost = False
         self._high, self._low = HIGH_WATER, HIGH_WATER // 4
 
     # What the connection calls.
@@ -104,8 +103,8 @@ class HandTransport:
             self.sent += data
             return
         self.unsent += data
-        if len(self.unsent) > self._high and not self._told_to_pause:
-            self._told_to_pause = True
+        if len(self.unsent) > self._high and not self._paused:
+            self._paused = True
             self._owner.pause_writing()
 
     def writelines(self, parts: Sequence[bytes | memoryview]) -> None:
@@ -155,8 +154,8 @@ class HandTransport:
         """The peer reads some of what waits."""
         self.sent += self.unsent[:count]
         self.unsent = self.unsent[count:]
-        if self._told_to_pause and len(self.unsent) <= self._low:
-            self._told_to_pause = False
+        if self._paused and len(self.unsent) <= self._low:
+            self._paused = False
             self._owner.resume_writing()
         if self.closing and not self.unsent:
             self._lose()
@@ -171,8 +170,8 @@ class HandTransport:
         return self.connection
 
     def _lose(self) -> None:
-        if not self._told_lost:
-            self._told_lost = True
+        if not self._lost:
+            self._lost = True
             self._loop.call_soon(self._owner.connection_lost, None)
 
 
@@ -293,13 +292,13 @@ class Memory(NamedTuple):
 
 
 @contextmanager
-def new_memory(budget: int) -> Iterator[Memory]:
+def new_memory(budget: int, window: int = WINDOW) -> Iterator[Memory]:
     """A pool and its receive blocks; at the end everything must have come back."""
     fd = create_arena(0, ARENA_SIZE)
     arena = Arena(fd, ARENA_SIZE, 0)
     os.close(fd)
     pool = MemoryPool(arena, budget)
-    receive = ReceiveBlocks(pool, BLOCK, WINDOW)
+    receive = ReceiveBlocks(pool, BLOCK, window)
     in_use_at_start = pool.in_use_bytes
     yield Memory(pool, receive)
     assert pool.in_use_bytes == in_use_at_start
@@ -377,6 +376,43 @@ STEPS = st.lists(
 )
 
 
+class Arrival:
+    """Bytes on their way to a bench, chunk by chunk, and what happens meanwhile."""
+
+    def __init__(self, bench: Bench, data: bytes, chunks: list[int]) -> None:
+        self._bench = bench
+        self._chunks = cycle(chunks)
+        self._hogged: list[Buffer] = []
+        self.data = data
+        self.at = 0
+        self.hurry = 1
+
+    def act(self, step: str) -> None:
+        session = self._bench.session
+        if step == "deliver":
+            chunk = self.data[self.at : self.at + next(self._chunks) * self.hurry]
+            self.at += len(chunk) - len(self._bench.transport.deliver(chunk))
+        elif step == "answer" and session.waiting is not None:
+            session.finish()
+        elif step == "turn":
+            self._bench.loop.turn()
+        elif step == "hog":
+            # Another user takes all there is, so that buffers and receive blocks run out.
+            while (taken := self._bench.pool.take(64 * KIB)) is not None:
+                self._hogged.append(taken)
+        elif step == "unhog":
+            while self._hogged:
+                self._hogged.pop().release()
+        elif step == "peer reads":
+            self._bench.transport.take(HIGH_WATER)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all has arrived, is answered, and was read by the peer."""
+        is_answered = self._bench.session.waiting is None and not self._bench.transport.unsent
+        return is_answered and self.at == len(self.data)
+
+
 @pytest.mark.no_cover
 @pytest.mark.slow
 @settings(max_examples=150)
@@ -396,46 +432,19 @@ def test_how_bytes_arrive_makes_no_difference(
         session.later = lambda: later[len(session.begun) % len(later)]
         session.answer = lambda code: Value(code, struct.pack("<I", code))
         transport.peer_reads = peer_reads
-        data = b"".join(frame.data for frame in frames)
-        hogged: list[Buffer] = []
-        at = deliveries = 0
-        hurry = 1
-
-        def deliver() -> None:
-            nonlocal at, deliveries
-            chunk = data[at : at + chunks[deliveries % len(chunks)] * hurry]
-            deliveries += 1
-            at += len(chunk) - len(transport.deliver(chunk))
-
-        def act(step: str) -> None:
-            if step == "deliver":
-                deliver()
-            elif step == "answer" and session.waiting is not None:
-                session.finish()
-            elif step == "turn":
-                bench.loop.turn()
-            elif step == "hog":
-                # Somebody else takes all there is, so that buffers and receive blocks run out.
-                while (taken := memory.pool.take(64 * KIB)) is not None:
-                    hogged.append(taken)
-            elif step == "unhog":
-                while hogged:
-                    hogged.pop().release()
-            elif step == "peer reads":
-                transport.take(HIGH_WATER)
-
+        arrival = Arrival(bench, b"".join(frame.data for frame in frames), chunks)
         for number in range(STEPS_MAX):
-            act(steps[number % len(steps)])
+            arrival.act(steps[number % len(steps)])
             if number > 4 * len(steps):
-                # From here on everybody means well, and it must come to an end.
-                hurry = 100
+                # From here on nothing is held back, and it must come to an end.
+                arrival.hurry = 100
                 for step in ("unhog", "answer", "turn", "peer reads", "deliver"):
-                    act(step)
-            if at == len(data) and session.waiting is None and not transport.unsent and hurry > 1:
-                break
+                    arrival.act(step)
+                if arrival.is_over:
+                    break
         bench.loop.settle()
 
-        assert at == len(data)
+        assert arrival.at == len(arrival.data)
         assert session.begun == [frame.begun for frame in frames if frame.begun is not None]
         assert transport.sent == b"".join(frame.answer for frame in frames)
         assert transport.reading
@@ -621,7 +630,7 @@ def test_nothing_is_carried_out_behind_an_abandoned_request(bench: Bench) -> Non
     assert bench.transport.aborted
 
 
-def test_an_answer_to_nobody(bench: Bench) -> None:
+def test_an_answer_to_a_closed_connection(bench: Bench) -> None:
     bench.session.later = lambda: True
     bench.transport.deliver(PING * 2)
     bench.transport.lose()
@@ -651,23 +660,25 @@ def test_an_end_of_file_closes(bench: Bench) -> None:
     assert bench.connection.eof_received() is False
 
 
-def test_who_sent_a_large_frame_is_read_a_little_of_the_next_at_first(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_the_frame_after_a_large_one_only_a_head_is_read_at_first() -> None:
     """What comes with the header of a large frame is copied: let that be little."""
-    monkeypatch.setattr(intake, "LARGE_HEAD_SIZE", 64)
-    bench.session.is_authenticated = True
-    room = bench.connection.get_buffer
-    large = encode_request(Code.SEND_MESSAGES, bytes(3 * WINDOW))
-    assert len(room(-1)) == WINDOW
-    for _ in range(2):
-        bench.deliver(large)
-        assert len(room(-1)) == 64
-    # Frames of any size are still read right, and a small one ends the suspicion.
-    bench.deliver(large + PING + large)
-    bench.deliver(PING)
-    assert len(room(-1)) == WINDOW
-    assert bench.transport.sent == OK * 6
+    window = 2 * LARGE_HEAD_SIZE
+    with new_memory(2 * MIB, window) as memory:
+        bench = Bench(memory.pool, memory.receive).connect()
+        bench.session.is_authenticated = True
+        room = bench.connection.get_buffer
+        large = encode_request(Code.SEND_MESSAGES, bytes(3 * window))
+        assert len(room(-1)) == window
+        for _ in range(2):
+            bench.deliver(large)
+            assert len(room(-1)) == LARGE_HEAD_SIZE
+        # Frames of any size are still read right, and a small one ends the suspicion.
+        bench.deliver(large + PING + large)
+        bench.deliver(PING)
+        assert len(room(-1)) == window
+        assert bench.transport.sent == OK * 6
+        bench.transport.lose()
+        bench.loop.settle()
 
 
 # Lengths.
@@ -1021,7 +1032,7 @@ def test_a_login_in_work_is_waited_for(bench: Bench) -> None:
     assert bench.overdue_after(LIMITS.login_timeout_s * 2) is None
 
 
-def test_after_a_logout_the_time_begins_anew(bench: Bench) -> None:
+def test_after_a_logout_the_time_begins_again(bench: Bench) -> None:
     assert bench.overdue_after(LIMITS.login_timeout_s * 5) is None
     bench.session.is_authenticated = False
     assert bench.overdue_after(LIMITS.login_timeout_s) is None
@@ -1081,7 +1092,7 @@ def test_a_peer_may_be_slow_down_to_a_rate(bench: Bench) -> None:
     assert bench.transport.aborted
 
 
-def test_a_last_answer_that_nobody_reads(bench: Bench) -> None:
+def test_a_last_answer_that_is_not_read(bench: Bench) -> None:
     """Below the high water mark, so that writing is never paused."""
     bench.transport.peer_reads = False
     bench.session.close_after = True

@@ -78,7 +78,7 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     assert all(path.stat().st_mode & 0o027 == 0 for path in kept)
 
 
-def test_a_directory_that_cannot_be_written_is_told(
+def test_a_directory_that_cannot_be_written_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "logs").touch()

@@ -1,4 +1,4 @@
-"""Requests that kill: told apart by their bytes, refused after two deaths, for a minute."""
+"""Requests that kill: recognised by their bytes, refused after two deaths, for a minute."""
 
 import os
 from typing import Final

@@ -24,22 +24,22 @@ def life(clients: int) -> Roster:
 
 @given(st.integers(0, 5))
 def test_there_and_back(clients: int) -> None:
-    told = list(assignments_of(GROUP, life(clients)).values())
-    assert decode_assignments(encode_assignments(told)) == told
+    sent = list(assignments_of(GROUP, life(clients)).values())
+    assert decode_assignments(encode_assignments(sent)) == sent
     assert decode_assignments(b"") == []
 
 
-def test_what_a_member_is_told() -> None:
-    told = assignments_of(GROUP, life(2))
-    assert told[0] == Assignment(
+def test_what_a_member_is_sent() -> None:
+    sent = assignments_of(GROUP, life(2))
+    assert sent[0] == Assignment(
         GROUP, BIRTH, 0, 0, 2, tuple(Holding(one, 1, 1) for one in range(4)), (2, 3)
     )
-    assert told[1] == Assignment(GROUP, BIRTH, 1, 1, 2)
+    assert sent[1] == Assignment(GROUP, BIRTH, 1, 1, 2)
 
 
 @given(st.integers(1, 5))
 def test_reports_make_the_same_members_again(clients: int) -> None:
-    """Revocations apart, which are settled by whoever takes over."""
+    """Revocations apart, which the new coordinator settles."""
     roster = settle(life(clients), PARTITIONS, 100)
     reported = [
         (member.shard, assignment)

@@ -29,10 +29,10 @@ class Answers:
     """A `done` that remembers everything."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, int, int, int]] = []
+        self.given: list[tuple[int, int, int, int]] = []
 
     def done(self, status: int, first: int = 0, second: int = 0, third: int = 0) -> None:
-        self.told.append((status, first, second, third))
+        self.given.append((status, first, second, third))
 
 
 class Group:
@@ -59,24 +59,24 @@ class Group:
         poll = Poll(StrategyKind.NEXT, 0, count, ConsumerKind.GROUP, claim.group_id, commit, 0)
         self.claims.measure(TARGET, poll, claim, answers.done)
         self.owner.loop.settle()
-        (answer,) = answers.told
+        (answer,) = answers.given
         return answer
 
     def store(self, claim: Claim, offset: int) -> int:
         answers = Answers()
         self.claims.store_offset(TARGET, claim, offset, answers.done)
         self.owner.loop.settle()
-        return answers.told[0][0]
+        return answers.given[0][0]
 
     def delete(self, claim: Claim) -> int:
         answers = Answers()
         self.claims.delete_offset(TARGET, claim, answers.done)
-        return answers.told[0][0]
+        return answers.given[0][0]
 
     def release(self, watch: Watch) -> int:
         answers = Answers()
         self.claims.release(TARGET, 0, BIRTH, watch, answers.done)
-        status, closed, _, _ = answers.told[0]
+        status, closed, _, _ = answers.given[0]
         assert status == 0
         return closed
 
@@ -134,7 +134,7 @@ def test_nothing_is_waited_for_when_the_time_is_over(group: Group) -> None:
     assert group.poll(B) == (0, 0, 5, 4)
 
 
-def test_whoever_polls_with_a_newer_right_shuts_the_older_out(group: Group) -> None:
+def test_a_poll_with_a_newer_right_shuts_the_older_out(group: Group) -> None:
     group.poll(A, 3)
     assert group.poll(B, 3) == (0, 0, 3, 4)
     assert group.store(A, 4) == NotResolvedConsumer.status

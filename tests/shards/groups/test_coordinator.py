@@ -25,10 +25,10 @@ from borzoi.shards.partitions.group_cursor import Watch
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.lending import tell
 from borzoi.shards.rings.requests import Done
+from tests.conditions import until
 from tests.shards.groups.world import BIRTH, GROUP, PARTITIONS, StandingMetadata
 
 CHECK_S = 0.01
-TIMEOUT_S = 10.0
 
 
 class Lent:
@@ -124,27 +124,23 @@ class World:
         )
 
     async def join(self, client_id: int, shard: int) -> int:
-        return await self._told(
+        return await self._status_of(
             lambda done: self.coordinator.join(GROUP, BIRTH, client_id, shard, done)
         )
 
     async def leave(self, client_id: int) -> int:
-        return await self._told(lambda done: self.coordinator.leave(GROUP, BIRTH, client_id, done))
+        return await self._status_of(
+            lambda done: self.coordinator.leave(GROUP, BIRTH, client_id, done)
+        )
 
     def shares(self) -> list[list[int]]:
         return [list(one.partitions) for one in self.coordinator.members(GROUP, BIRTH)]
 
     @staticmethod
-    async def _told(start: Callable[[Done], None]) -> int:
+    async def _status_of(start: Callable[[Done], None]) -> int:
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         start(lambda status, *_: ended.set_result(status))
         return await ended
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 def run(
@@ -176,7 +172,7 @@ def test_orders_are_out_before_the_answer() -> None:
         assert await world.leave(11) == ConsumerGroupMemberNotFound.status
         missing = GROUP._replace(group_id=5)
         assert (
-            await world._told(lambda done: world.coordinator.join(missing, BIRTH, 10, 0, done))
+            await world._status_of(lambda done: world.coordinator.join(missing, BIRTH, 10, 0, done))
             == ConsumerGroupIdNotFound.status
         )
 
@@ -208,7 +204,7 @@ def test_an_address_that_comes_back_on_another_shard() -> None:
         await world.coordinator.adopt()
         await world.join(10, 1)
         await world.join(10, 0)
-        # The end of the old session is told after the new one has joined.
+        # The end of the old session is reported after the new one has joined.
         world.coordinator.gone(10, 1)
         assert world.shares() == [[0, 1, 2, 3]]
         assert world.shards.members == {}
@@ -231,7 +227,7 @@ def test_a_member_on_its_way() -> None:
         assert [len(share) for share in world.shares()] == [2, 2]
         world.coordinator.shard_died(1)
         assert world.shares() == [[2, 3, 0, 1]]
-        # In nobody's report when shard 0 died, but there.
+        # In no report when shard 0 died, but there.
         world.coordinator.arrived(GROUP, BIRTH, 12, 1)
         await until(lambda: 12 in world.shards.members)
         await until(lambda: [len(share) for share in world.shares()] == [2, 2])
@@ -285,7 +281,7 @@ def test_what_waits_is_asked_for_again_and_at_last_taken() -> None:
     run(check, timeout_s=0.05)
 
 
-def test_a_shard_that_cannot_be_told_now_is_told_later() -> None:
+def test_a_shard_that_cannot_be_reached_now_is_sent_the_members_later() -> None:
     async def check(world: World) -> None:
         await world.coordinator.adopt()
         world.pool.refusals = 2

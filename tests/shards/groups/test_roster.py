@@ -41,22 +41,28 @@ def check(roster: Roster, partitions_count: int, epoch: int) -> None:
     assert set(roster.revocations) <= set(held)
 
 
+def holdings(roster: Roster) -> set[tuple[int, int]]:
+    return {(member.id, one.partition) for member in roster.members for one in member.held}
+
+
+def check_rights(roster: Roster, closed: dict[int, int]) -> None:
+    """No member is left with a right that the owner may have closed for good."""
+    for member in roster.members:
+        for one in member.held:
+            if one.partition not in roster.revocations:
+                assert one.epoch >= closed.get(one.partition, 0)
+
+
 @given(EVENTS, st.integers(0, 20), st.randoms(use_true_random=False))
 def test_a_life_of_a_group(events: list[str], partitions_count: int, choice: random.Random) -> None:
     roster = Roster(BIRTH)
-    told: dict[int, int] = {}  # The highest ticket an owner may have closed a partition with.
+    closed: dict[int, int] = {}  # The highest ticket an owner may have closed a partition with.
     for epoch, event in enumerate(events, 1):
         before = roster
         match event:
             case "join":
                 roster = join(roster, 100 + epoch, epoch % 2, partitions_count, epoch, epoch)
-                kept = {
-                    (member.id, one.partition) for member in before.members for one in member.held
-                }
-                now = {
-                    (member.id, one.partition) for member in roster.members for one in member.held
-                }
-                assert kept <= now, "a join takes nothing away by itself"
+                assert holdings(before) <= holdings(roster), "a join takes nothing away by itself"
             case "leave" if roster.members:
                 gone = choice.choice(roster.members).client_id
                 roster = leave(roster, [gone], partitions_count, epoch)
@@ -64,7 +70,7 @@ def test_a_life_of_a_group(events: list[str], partitions_count: int, choice: ran
                 assert not roster.revocations
             case "resize":
                 partitions_count = choice.randrange(20)
-                told = {one: ticket for one, ticket in told.items() if one < partitions_count}
+                closed = {one: ticket for one, ticket in closed.items() if one < partitions_count}
                 roster = settle(roster, partitions_count, epoch)
                 assert not roster.revocations
             case "release":
@@ -74,16 +80,12 @@ def test_a_life_of_a_group(events: list[str], partitions_count: int, choice: ran
                 assert not set(some) & set(roster.revocations)
             case "renew":
                 roster = renew(roster, epoch)
-                told = {}
+                closed = {}
                 roster = settle(roster, partitions_count, epoch)
         for partition, revocation in roster.revocations.items():
-            told[partition] = max(told.get(partition, 0), revocation.ticket)
+            closed[partition] = max(closed.get(partition, 0), revocation.ticket)
         check(roster, partitions_count, epoch)
-        for member in roster.members:
-            for one in member.held:
-                # Nobody is left with a right that the owner may have closed for good.
-                if one.partition not in roster.revocations:
-                    assert one.epoch >= told.get(one.partition, 0)
+        check_rights(roster, closed)
 
 
 def shares(roster: Roster) -> dict[int, list[int]]:
@@ -145,7 +147,7 @@ def test_a_member_id_is_one_more_than_the_highest() -> None:
     assert [member.id for member in roster.members] == [0, 2, 3]
 
 
-def test_nobody_joins_twice() -> None:
+def test_no_client_joins_twice() -> None:
     roster = join(Roster(BIRTH), 1, 0, 1, 1, 0.0)
     with pytest.raises(AssertionError):
         join(roster, 1, 0, 1, 2, 0.0)

@@ -55,7 +55,7 @@ def test_current_is_the_one_polled_last() -> None:
     assert partitions(turns, what, 3, 2) == [0, 1]
     assert current(what) == 1
     assert current(share(0, 1, 2, leaving=(1,))) == 1
-    # Somebody else's by now: the next one in turn.
+    # Another member's by now: the next one in turn.
     assert current(share(0, 2)) == 0
     assert current(share()) is None
     assert partitions(turns, what, 3, 1) == [2]
@@ -75,7 +75,7 @@ def test_a_session_takes_its_round_along() -> None:
     assert turns.of(what.assignment) == Round(7)
 
 
-def test_another_group_of_the_same_id_begins_anew() -> None:
+def test_another_group_of_the_same_id_begins_at_its_first_turn() -> None:
     turns = Turns()
     partitions(turns, share(0, 1, 2), 3, 2)
     assert partitions(turns, share(0, 1, 2, birth=8), 3, 1) == [0]

@@ -59,6 +59,6 @@ def test_free_partitions_are_dealt_in_turn() -> None:
     assert spread([[], [], []], 7) == [[0, 3, 6], [1, 4], [2, 5]]
 
 
-def test_nobody_there_and_nothing_there() -> None:
+def test_no_members_and_no_partitions() -> None:
     assert spread([], 3) == []
     assert spread([[2, 1], []], 0) == [[], []]

@@ -9,7 +9,7 @@ from borzoi.shards.settings.schema import Limits
 
 
 @given(st.integers(OWN_FILES + 2 * OPEN_FILES_MIN, 10_000_000))
-def test_nobody_is_promised_what_another_has(granted: int) -> None:
+def test_no_shard_is_promised_what_another_has(granted: int) -> None:
     shares = share(granted)
     assert OPEN_FILES_MIN <= shares.open_files <= OPEN_FILES_MAX
     assert shares.connections >= 1

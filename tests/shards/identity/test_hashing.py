@@ -1,4 +1,4 @@
-"""Passwords are hashed off the loop, behind it, one at a time, and for nobody as slowly."""
+"""Passwords are hashed off the loop, behind it, one at a time; unknown users as slowly."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ def run(check: Callable[[Hashing], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(main())
 
 
-def test_it_hashes_off_the_loop_and_knows_a_hash_for_nobody() -> None:
+def test_it_hashes_off_the_loop_and_knows_a_hash_for_unknown_users() -> None:
     async def check(hashing: Hashing) -> None:
         stored = await hashing.hash("secret")
         assert await hashing.verify(stored, "secret")

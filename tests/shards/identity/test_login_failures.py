@@ -145,7 +145,7 @@ def test_a_slowed_address_is_forgiven_in_time(failures: LoginFailures, clock: Ha
     assert failures.failed(ANN).from_address == 1
 
 
-def test_a_few_failures_now_and_then_slow_nobody_down(
+def test_a_few_failures_now_and_then_slow_no_login_down(
     failures: LoginFailures, clock: HandClock
 ) -> None:
     """Many people behind one address, who mistype now and then for weeks."""
@@ -186,7 +186,7 @@ def test_a_login_is_news_once_and_then_now_and_then(
         assert failures.is_known(ANN)
 
 
-def test_failures_that_took_no_work_slow_nobody_down(failures: LoginFailures) -> None:
+def test_failures_that_took_no_work_slow_no_login_down(failures: LoginFailures) -> None:
     for number in range(1000):
         failures.failed(attempt_of("token", f"{number}", "10.0.0.1"), took_work=False)
     assert not failures.is_slowed(ANN)
@@ -209,6 +209,6 @@ def test_the_tables_are_bounded_and_the_oldest_rows_go(failures: LoginFailures) 
         assert len(failures) <= 5 * LIMITS.rows_max
 
 
-def test_which_failures_are_told() -> None:
-    told = [count for count in range(1, 100) if is_worth_a_line(count, 5)]
-    assert told == [1, 2, 3, 4, 5, 8, 16, 32, 64]
+def test_which_failures_are_logged() -> None:
+    logged = [count for count in range(1, 100) if is_worth_a_line(count, 5)]
+    assert logged == [1, 2, 3, 4, 5, 8, 16, 32, 64]

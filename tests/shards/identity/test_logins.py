@@ -23,7 +23,7 @@ STRANGER = Account("stranger")
 
 
 class FakeHashing:
-    """A password fits if it is what is stored; notes who had a turn, and refuses if told to."""
+    """A password fits if it is what is stored; notes who had a turn, and refuses on demand."""
 
     def __init__(self) -> None:
         self.askers: list[Asker] = []
@@ -147,11 +147,11 @@ def test_what_waits_when_the_address_is_slowed_down_is_not_looked_at_either() ->
 
 def test_other_shards_know_who_has_logged_in() -> None:
     async def check(bench: Bench) -> None:
-        told: list[LoginNote] = []
-        first = bench.of_shard(told.append)
+        notes: list[LoginNote] = []
+        first = bench.of_shard(notes.append)
         for _ in range(3):
             await first.verify(ANN, "right", who())
-        (note,) = told
+        (note,) = notes
         assert note.note == Note.SUCCEEDED
         bench.logins.serve(1, note, memoryview(b""), ignore)
         await bench.fits(ANN, "right", who())
@@ -185,16 +185,16 @@ def test_refusals_are_answered_at_a_pace(monkeypatch: pytest.MonkeyPatch, is_ful
     assert max(pauses) == module.REFUSAL_WAIT_MAX_S
 
 
-def test_a_flood_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     async def check(bench: Bench) -> None:
         await bench.invent(19, who())
         assert len(caplog.records) == 19
         for _ in range(100):
             bench.clock.now += 1
             await bench.invent(3, who())
-        told = [one.getMessage() for one in caplog.records[19:]]
-        assert len(told) <= 2 * 2
-        assert "20 logins from 10.0.0.1 failed lately" in told[0]
-        assert "looked at 2 times a second by each shard for 899 s" in told[0]
+        logged = [one.getMessage() for one in caplog.records[19:]]
+        assert len(logged) <= 2 * 2
+        assert "20 logins from 10.0.0.1 failed lately" in logged[0]
+        assert "looked at 2 times a second by each shard for 899 s" in logged[0]
 
     run(check)

@@ -1,4 +1,4 @@
-"""The end of a shard's storage: in which order, in how many calls, and what is told of failures."""
+"""The end of a shard's storage: its order, its number of calls, and the log of its failures."""
 
 import asyncio
 import errno
@@ -42,21 +42,22 @@ def target(number: int) -> Target:
 
 def send(owner: Owner, count: int) -> None:
     """A batch of two for each of so many partitions, acknowledged from memory."""
-    told = Statuses()
+    statuses = Statuses()
     for number in range(count):
-        owner.partitions.append(target(number), batch_of(b"a", b"b"), 2, False, told.done)
+        owner.partitions.append(target(number), batch_of(b"a", b"b"), 2, False, statuses.done)
     owner.loop.turn()
-    assert told == [0] * count
+    assert statuses == [0] * count
     owner.files.calls.clear()
 
 
-def close(owner: Owner, *, dirty: int = 0, told: list[tuple[int, int]] | None = None) -> Closed:
+def close(owner: Owner, *, dirty: int = 0, progress: list[tuple[int, int]] | None = None) -> Closed:
     async def run() -> Closed:
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(4) as disk:
             closing = Closing(
                 loop, disk, owner.files, owner.partitions, owner.commit, owner.durability,
-                owner.layout.root, lambda *left: None if told is None else told.append(left),
+                owner.layout.root,
+                lambda *left: None if progress is None else progress.append(left),
                 lambda: dirty,
             )  # fmt: skip
             return await closing.run()
@@ -70,15 +71,15 @@ def names(owner: Owner) -> list[str]:
 
 def test_everything_is_written_before_the_first_sync(buffered: Owner) -> None:
     send(buffered, MANY)
-    told: list[tuple[int, int]] = []
-    assert close(buffered, told=told).is_complete
+    progress: list[tuple[int, int]] = []
+    assert close(buffered, progress=progress).is_complete
     calls = names(buffered)
     first_sync = min(calls.index(name) for name in SYNCS if name in calls)
     last_write = max(number for number, name in enumerate(calls) if name in ("write", "mkdir"))
     assert last_write < first_sync
     assert all(one.log.is_synced for one in buffered.partitions)
-    assert told[0] == (MANY, MANY)
-    assert told[-1] == (0, 0)
+    assert progress[0] == (MANY, MANY)
+    assert progress[-1] == (0, 0)
 
 
 def test_many_files_are_synced_by_one_call(buffered: Owner) -> None:
@@ -137,7 +138,7 @@ def test_what_could_not_be_written_is_counted_and_named(
     assert "6 acknowledged messages of 3 partitions are lost" in caplog.text
 
 
-def test_what_could_not_be_synced_is_told(buffered: Owner) -> None:
+def test_what_could_not_be_synced_is_logged(buffered: Owner) -> None:
     send(buffered, FEW)
     buffered.files.fail("fdatasync", errno.EIO)
     closed = close(buffered)
@@ -165,11 +166,11 @@ def test_what_is_staged_while_the_stop_goes_on_is_written_too(buffered: Owner) -
             nonlocal late
             if left == (0, 1) and late < ROUNDS_MAX - 1:
                 late += 1
-                told = Statuses()
-                buffered.partitions.append(target(0), batch_of(b"late"), 1, False, told.done)
+                statuses = Statuses()
+                buffered.partitions.append(target(0), batch_of(b"late"), 1, False, statuses.done)
                 buffered.loop.turn()
 
-    assert close(buffered, told=Late()).is_complete
+    assert close(buffered, progress=Late()).is_complete
     assert late > 0
     log = buffered.partitions.find(target(0)).log
     assert log.staged_messages == 0

@@ -49,7 +49,7 @@ def check(owner: Owner, segment: int) -> Statuses:
     return statuses
 
 
-def test_a_wrong_index_is_replaced_and_readers_map_it_anew(owner: Owner) -> None:
+def test_a_wrong_index_is_replaced_and_readers_map_the_new_one(owner: Owner) -> None:
     trusted = owner.published.trusted_from
     right = spoil(owner, 0)
     statuses = check(owner, 0)
@@ -82,7 +82,7 @@ def test_many_who_ask_cause_one_look(owner: Owner) -> None:
     assert len(owner.disk.waiting) == 1
     run_disk(owner)
     assert first == second == [0]
-    # And no other one soon, whatever somebody says.
+    # And no other one soon, even if asked for.
     spoil(owner, 0)
     assert check(owner, 0) == [0]
     assert owner.disk.waiting == []

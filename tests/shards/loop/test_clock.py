@@ -1,4 +1,4 @@
-"""The broker's clock goes on evenly, whatever somebody does to the machine's."""
+"""The broker's clock goes on evenly, whatever the machine's is set to."""
 
 import time
 

@@ -203,13 +203,13 @@ def test_a_failure_within_a_turn_ends_it() -> None:
     run(check)
 
 
-def test_one_above_its_pace_waits_and_stops_nobody() -> None:
+def test_one_above_its_pace_waits_and_stops_no_other() -> None:
     clock = HandClock()
 
     async def check(game: Game) -> None:
         game.go_on.set()
         tasks = await started(game, *[f"greedy{number}" for number in range(5)])
-        # The burst is over, so it waits with nobody before it.
+        # The burst is over, so it waits with none before it.
         await asyncio.gather(*tasks[:3])
         assert game.order == ["greedy0", "greedy1", "greedy2"]
         await asyncio.wait_for(game.take("other0"), DEADLINE_S)

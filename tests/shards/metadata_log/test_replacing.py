@@ -323,6 +323,18 @@ def test_every_moment_of_a_running_log_can_be_recovered(tmp_path: Path) -> None:
     assert after_every_crash(root, files.calls, begin, look).total() > 300
 
 
+def shorten_with_copies(
+    writer: MetadataWriter, copies: list[MetadataCopy], chance: random.Random
+) -> None:
+    """Replaces the log after all copies have followed, perhaps with changes meanwhile."""
+    for copy in copies:
+        copy.follow(writer.published)
+    shorter = writer.begin_shortening()
+    if chance.random() < 0.5:
+        more(writer, chance.randint(0, 3))
+    writer.moved_to(shorter, writer.replace_log(shorter))
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_readers_agree_with_the_writer_whatever_the_order(chance: random.Random) -> None:
@@ -338,12 +350,7 @@ def test_readers_agree_with_the_writer_whatever_the_order(chance: random.Random)
             if writer.snapshot_due:
                 snapshot(writer)
             if writer.shortening_due and chance.random() < 0.7:
-                for copy in copies:
-                    copy.follow(writer.published)
-                shorter = writer.begin_shortening()
-                if chance.random() < 0.5:
-                    more(writer, chance.randint(0, 3))
-                writer.moved_to(shorter, writer.replace_log(shorter))
+                shorten_with_copies(writer, copies, chance)
             if chance.random() < 0.3:
                 copy = chance.choice(copies)
                 copy.follow(writer.published)

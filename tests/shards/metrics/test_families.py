@@ -114,8 +114,8 @@ def test_sums_and_labels() -> None:
 def test_what_is_shared() -> None:
     found = scraped()
     fields = ("size", "taken", "largest", "takers", "waits", "refusals")
-    told = [found.value(f"borzoi_share_{field}", shard=0, share="logins") for field in fields]
-    assert told == [20, 21, 22, 23, 24, 25]
+    values = [found.value(f"borzoi_share_{field}", shard=0, share="logins") for field in fields]
+    assert values == [20, 21, 22, 23, 24, 25]
 
 
 def test_compression_by_codec_is_of_all_topics_and_by_topic_of_all_shards() -> None:
@@ -164,7 +164,7 @@ def test_what_is_left_out_is_said_of_every_family_that_has_a_bound() -> None:
     assert left_out.keys() <= found.families.keys()
 
 
-def test_names_are_told_beside_the_ids_if_wanted() -> None:
+def test_names_are_shown_beside_the_ids_if_wanted() -> None:
     names = Names({1: "orders"}, {PLACE: 'ev"ents'}, {(PLACE, 0): "billing"})
     found = scraped(names)
     topic = {"stream": 1, "topic": 2, "stream_name": "orders", "topic_name": 'ev"ents'}

@@ -32,7 +32,7 @@ def die(error: BaseException) -> None:
 
 
 def test_figures_cross_between_shards_unchanged() -> None:
-    told = shard_figures(
+    figures = shard_figures(
         blocked=Cut([Blocked(1, 2, 3, 4)], 5),
         blocked_since=Cut([BlockedSince(1, 2, 3, 4)], 6),
         archive=ArchiveFigures(1, 2, 3, 4),
@@ -42,7 +42,7 @@ def test_figures_cross_between_shards_unchanged() -> None:
         faults=[FaultCount("sync", "EIO", 6)],
         lags=MANY,
     )
-    assert decode(encode(told)) == told
+    assert decode(encode(figures)) == figures
 
 
 class FourPeers:

@@ -31,7 +31,7 @@ def test_all_who_come_while_it_is_made_or_kept_get_the_same() -> None:
         maker.may_end.clear()
         waiting = [asyncio.ensure_future(fresh.get()) for _ in range(50)]
         await asyncio.sleep(0)
-        # Somebody goes away, even the first: the others are not let down.
+        # One goes away, even the first: the others are not let down.
         waiting[0].cancel()
         await asyncio.sleep(0)
         maker.may_end.set()
@@ -42,7 +42,7 @@ def test_all_who_come_while_it_is_made_or_kept_get_the_same() -> None:
     asyncio.run(run())
 
 
-def test_what_is_too_old_is_made_anew() -> None:
+def test_what_is_too_old_is_made_again() -> None:
     async def run() -> None:
         maker = Maker()
         fresh = Fresh(maker.make, 0.0)
@@ -51,7 +51,7 @@ def test_what_is_too_old_is_made_anew() -> None:
     asyncio.run(run())
 
 
-def test_a_failure_is_told_and_not_kept() -> None:
+def test_a_failure_is_raised_and_not_kept() -> None:
     async def run() -> None:
         maker = Maker()
         fresh = Fresh(maker.make, 60.0)

@@ -75,7 +75,7 @@ def test_lag_is_what_is_there_and_not_consumed(owner: Owner) -> None:
     delete(owner, 1)
     run_disk(owner)
     commit(owner, GROUP, 1, 0)
-    # Offsets 0 and 1 were deleted unread: nobody can catch up with them.
+    # Offsets 0 and 1 were deleted unread: no consumer can catch up with them.
     assert next(walked(owner).lags.rows) == Lag(SPACE, 2, 1, 5)
 
 
@@ -199,21 +199,26 @@ def test_all_that_a_shard_tells(owner: Owner) -> None:
         HttpCounts(7, 8),
         {"logins": lambda: ShareFigures(10, 3, 2, 2, 1, 0)},
     )
-    told = asyncio.run(own_figures(sources, 10, lambda: Resident(1, 2, 3)))
-    assert isinstance(told, ShardFigures)
-    assert (told.connections, told.clients, told.http_requests, told.http_refused) == (3, 2, 7, 8)
-    assert told.resident == Resident(1, 2, 3)
-    assert told.cpu_seconds > 0
-    assert (told.deleted_segments, told.deleted_bytes) == (1, 2 * 65)
-    assert told.blocked == Cut([Blocked(SPACE, 1, 42, 1)])
-    assert told.blocked_since == Cut([BlockedSince(SPACE, 1, 42, owner.now_us)])
-    assert told.deleted_unread_segments == 0
-    assert told.archive == ArchiveFigures(5, 500, 3, 2)
-    assert not told.metadata_is_read_only
-    assert told.duplicates == 0
-    assert told.shared == {"logins": ShareFigures(10, 3, 2, 2, 1, 0)}
-    assert decode(encode(told)) == told
-    assert {one.written for one in told.faults} == {"messages", "sync", "offsets"}
+    figures = asyncio.run(own_figures(sources, 10, lambda: Resident(1, 2, 3)))
+    assert isinstance(figures, ShardFigures)
+    assert (figures.connections, figures.clients, figures.http_requests, figures.http_refused) == (
+        3,
+        2,
+        7,
+        8,
+    )
+    assert figures.resident == Resident(1, 2, 3)
+    assert figures.cpu_seconds > 0
+    assert (figures.deleted_segments, figures.deleted_bytes) == (1, 2 * 65)
+    assert figures.blocked == Cut([Blocked(SPACE, 1, 42, 1)])
+    assert figures.blocked_since == Cut([BlockedSince(SPACE, 1, 42, owner.now_us)])
+    assert figures.deleted_unread_segments == 0
+    assert figures.archive == ArchiveFigures(5, 500, 3, 2)
+    assert not figures.metadata_is_read_only
+    assert figures.duplicates == 0
+    assert figures.shared == {"logins": ShareFigures(10, 3, 2, 2, 1, 0)}
+    assert decode(encode(figures)) == figures
+    assert {one.written for one in figures.faults} == {"messages", "sync", "offsets"}
 
 
 def test_memory_as_the_kernel_tells_it() -> None:

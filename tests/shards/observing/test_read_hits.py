@@ -12,5 +12,5 @@ def test_sums_and_ratios() -> None:
     )
 
 
-def test_nobody_has_read_anything() -> None:
+def test_nothing_was_read() -> None:
     assert together([]) == ()

@@ -80,7 +80,7 @@ def test_no_logs(sources: Sources, tmp_path: Path) -> None:
     for path in sources.logs.iterdir():
         path.unlink()
     assert server_logs(sources, soon()) == b"there are no log files\n"
-    # A directory that is not there is told in the entry, and the others are not spoilt.
+    # The entry names a directory that is not there, and the others are not spoilt.
     gone = sources._replace(logs=tmp_path / "absent", config=tmp_path / "absent")
     types = (SnapshotType.SERVER_LOGS, SnapshotType.SERVER_CONFIG, SnapshotType.TEST)
     entries = collect(types, gone)
@@ -148,18 +148,18 @@ def test_our_own_processes_are_described(sources: Sources) -> None:
     assert b"\nMax open files" in text
 
 
-def test_what_became_of_old_segments_is_told(sources: Sources) -> None:
+def test_what_became_of_old_segments_is_shown(sources: Sources) -> None:
     text = PARTS[SnapshotType.RESOURCE_USAGE](sources, soon())
     assert text.startswith(b"old segments:\nshard 0: counted\n\n/proc/")
 
 
 def test_secrets_are_masked_wherever_they_turn_up(sources: Sources) -> None:
-    (sources.logs / "iggy-server.log").write_text(f"somebody logged {SECRET}!\n")
+    (sources.logs / "iggy-server.log").write_text(f"a line with {SECRET}!\n")
     sources.config.write_text(f'key = "{SECRET}"\n')
     (sources.data / f"file-{SECRET}").touch()
     entries = collect((SnapshotType.ALL,), sources)
     assert not [name for name, text in entries.items() if SECRET.encode() in text]
-    assert b"somebody logged ******!" in entries["server_logs.txt"]
+    assert b"a line with ******!" in entries["server_logs.txt"]
     assert b"file-******" in entries["filesystem_overview.txt"]
 
 

@@ -39,7 +39,7 @@ def test_one_at_a_time_few_wait_and_the_rest_are_refused(tmp_path: Path) -> None
             may_go_on.set()
             for archive in await asyncio.gather(*waiting):
                 assert unzipped(archive) == {"test.txt": b"test\n"}
-            # Somebody is served again.
+            # The next request is served again.
             assert unzipped(await snapshots.take(COMMAND)) == {"test.txt": b"test\n"}
 
     asyncio.run(check())

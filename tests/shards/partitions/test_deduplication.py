@@ -442,7 +442,7 @@ def test_a_batch_is_stored_once_through_two_deaths(owner: Owner) -> None:
     assert stored(owner) == [1, 0, 2, 0, 50]
 
 
-def test_somebody_elses_message_with_the_same_id_makes_ours_a_duplicate(owner: Owner) -> None:
+def test_another_clients_message_with_the_same_id_makes_ours_a_duplicate(owner: Owner) -> None:
     batch = batch_of(1, 2)
     owner.append(batch, 2, Statuses())
     owner.succeed()  # before the turn ended

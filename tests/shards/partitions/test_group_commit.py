@@ -239,7 +239,7 @@ def test_a_partition_whose_directory_goes_while_the_saver_writes_is_no_fault(
     assert warnings(caplog) == []
 
 
-def test_a_recovery_point_that_cannot_be_saved_is_told_of(
+def test_a_recovery_point_that_cannot_be_saved_is_logged(
     new_owner: NewOwner, caplog: pytest.LogCaptureFixture
 ) -> None:
     owner = new_owner(Durability.WRITTEN)
@@ -247,8 +247,8 @@ def test_a_recovery_point_that_cannot_be_saved_is_told_of(
     owner.files.fail("rename", errno.EIO)
     owner.disk.run_next()
     owner.loop.settle()
-    (told,) = warnings(caplog)
-    assert "Input/output error" in told
+    (warning,) = warnings(caplog)
+    assert "Input/output error" in warning
 
 
 # Mode fsync.
@@ -453,9 +453,11 @@ def test_a_poll_makes_the_owner_write_its_journal_first(new_owner: NewOwner) -> 
     owner = new_owner(Durability.BUFFERED)
     owner.send(b"a", b"b")
     owner.loop.settle()
-    told: list[tuple[int, int, Slices | None]] = []
-    owner.reads.poll(TARGET, Poll(3, 0, 10, 1, 1, False, 0), lambda *results: told.append(results))
-    ((status, current, slices),) = told
+    answers: list[tuple[int, int, Slices | None]] = []
+    owner.reads.poll(
+        TARGET, Poll(3, 0, 10, 1, 1, False, 0), lambda *results: answers.append(results)
+    )
+    ((status, current, slices),) = answers
     assert slices is not None
     assert (status, slices.first_offset, slices.message_count, current) == (0, 0, 2, 1)
     assert owner.visible() == [b"a", b"b"]

@@ -87,7 +87,7 @@ def test_another_group_of_the_same_id() -> None:
 def test_marks_are_bounded_and_forget_nothing_that_matters(
     polls: list[tuple[int, int]],
 ) -> None:
-    """Joined marks may make somebody wait for too much, never for too little."""
+    """Joined marks may make a member wait for too much, never for too little."""
     cursor = Cursor(BIRTH)
     epoch = 0
     seen: list[Mark] = []

@@ -171,7 +171,7 @@ def test_a_stamped_batch_is_appended_behind_another_one_that_lies_in_its_place(
     assert owner.visible() == [b"faster", b"than", b"we", b"are", b"now", *PAYLOADS]
 
 
-def test_the_same_payloads_of_somebody_else_are_not_taken_for_ours(owner: Owner) -> None:
+def test_the_same_payloads_of_another_client_are_not_taken_for_ours(owner: Owner) -> None:
     batch = batch_of(*PAYLOADS)
     owner.append(batch, len(PAYLOADS), Statuses())
     owner.succeed()

@@ -20,7 +20,6 @@ from borzoi.shards.reading.readers import HEALS_MAX, Readers
 from borzoi.shards.reading.warm_reads import WarmReads
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import Done, Request
-from borzoi.storage import range_read
 from borzoi.storage.birth import write_birth
 from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption, Opened, SegmentCipher
@@ -28,6 +27,7 @@ from borzoi.storage.mapped import WindowCache
 from borzoi.storage.outcome import Slices
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.reader import PartitionReader
+from borzoi.storage.segment_list import RECENT_SIZE
 from tests.shards.owner import COPIED_SIZE_MAX, RESPONSE_SIZE_MAX, TARGET, Owner
 from tests.shards.reading.test_warm_reads import evict, run_disk
 from tests.storage.ciphers import KEY
@@ -84,9 +84,10 @@ def new_owner(tmp_path: Path) -> Iterator[NewOwner]:
         durability: Durability = Durability.WRITTEN,
         *,
         encrypted: bool = False,
+        recent_size: int = RECENT_SIZE,
     ) -> Owner:
         encryption = Encryption(KEY, encrypts=True) if encrypted else None
-        owner = Owner(tmp_path, durability, encryption=encryption)
+        owner = Owner(tmp_path, durability, encryption=encryption, recent_size=recent_size)
         made.append(owner)
         owner.send(*payloads)
         owner.loop.settle()
@@ -230,10 +231,9 @@ def measured(owner: Owner, poll: Poll) -> tuple[int, int, int, int]:
 
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_the_owner_measures_what_it_wrote_without_its_bytes(
-    new_owner: NewOwner, encrypted: bool, decryptions: list[int], monkeypatch: pytest.MonkeyPatch
+    new_owner: NewOwner, encrypted: bool, decryptions: list[int]
 ) -> None:
-    monkeypatch.setattr(range_read, "RECENT_SIZE", 0)
-    owner = new_owner([LARGE] * 5, encrypted=encrypted)
+    owner = new_owner([LARGE] * 5, encrypted=encrypted, recent_size=0)
     evict(owner.log_file)
     if not encrypted:
         assert measured(owner, NEXT_TWO) == (0, 0, 2, 4)

@@ -152,7 +152,7 @@ def test_one_that_still_starts_has_acknowledged_nothing(
     assert "was still starting" in caplog.text
 
 
-def test_killed_when_told_so(new_worker: NewWorker) -> None:
+def test_killed_on_demand(new_worker: NewWorker) -> None:
     assert run(new_worker(turns=10**9), then=OrderlyStop.kill) == KILLED
 
 

@@ -25,7 +25,7 @@ AT: Final = 5000
 
 
 class Workers:
-    """Two of them, of which nobody lives."""
+    """Two workers, both of them dead."""
 
     def __init__(self, logs: Path) -> None:
         self.logs = logs
@@ -94,7 +94,9 @@ def test_a_request_of_another_shards_client_is_blamed_if_that_is_carried_out(
 
 
 @pytest.mark.parametrize("of_peer", [1 << WHERE_BITS, 1 | 1 << WHERE_BITS, 77 << WHERE_BITS])
-def test_nobody_is_blamed_for_what_a_shard_does_on_its_own(workers: Workers, of_peer: int) -> None:
+def test_no_client_is_blamed_for_what_a_shard_does_on_its_own(
+    workers: Workers, of_peer: int
+) -> None:
     workers.own[1].in_work[REQUEST] = workers.put(1, Code.POLL_MESSAGES, b"innocent")
     workers.own[1].in_work[OF_PEER] = of_peer
     for _ in range(3):

@@ -8,7 +8,6 @@ import pytest
 from borzoi.protocol.errors import BrokerError
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.reading.warm_reads import ROOM_INTERVAL_S, WarmReads
-from borzoi.storage import range_read
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.outcome import Cold, Doubt, Slices
 from borzoi.storage.reader import PartitionReader
@@ -20,10 +19,9 @@ PAYLOAD = b"p" * 4000
 
 
 @pytest.fixture
-def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Owner:
+def stopped(tmp_path: Path) -> Owner:
     """A partition whose log is not in the page cache, and nothing of it counts as recent."""
-    monkeypatch.setattr(range_read, "RECENT_SIZE", 0)
-    owner = Owner(tmp_path, Durability.WRITTEN)
+    owner = Owner(tmp_path, Durability.WRITTEN, recent_size=0)
     for _ in range(MESSAGES):
         owner.send(PAYLOAD)
     owner.loop.settle()
@@ -57,7 +55,7 @@ def is_cold(owner: Owner) -> bool:
 
 def test_cold_bytes_are_fetched_by_a_thread_and_then_served(stopped: Owner) -> None:
     if not is_cold(stopped):
-        pytest.fail("the page cache kept the file although it was told to drop it")
+        pytest.fail("the page cache kept the file although it was asked to drop it")
     found: list[Slices | Doubt | BrokerError] = []
     reads = WarmReads(stopped.loop.as_loop, stopped.disk, stopped.files, stopped.copy_memory)
     reader = reader_of(stopped)

@@ -106,16 +106,16 @@ class End:
 
 @dataclass
 class Answers:
-    """What `done` was told, in order."""
+    """What `done` was called with, in order."""
 
-    told: list[tuple[int, int, int, int]] = field(default_factory=list)
+    given: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def __call__(self, status: int, first: int = 0, second: int = 0, third: int = 0) -> None:
-        self.told.append((status, first, second, third))
+        self.given.append((status, first, second, third))
 
     @property
     def statuses(self) -> list[int]:
-        return [one[0] for one in self.told]
+        return [one[0] for one in self.given]
 
 
 class Pair:
@@ -184,10 +184,10 @@ def test_a_request_arrives_as_it_was_asked_and_its_answer_comes_back(pair: Pair)
     pair.loop.settle()
     (asked,) = pair.b.take()
     assert asked.request == request
-    assert answers.told == []
+    assert answers.given == []
     asked.done(0, 1, 2**64 - 1, 3)
     pair.loop.settle()
-    assert answers.told == [(0, 1, 2**64 - 1, 3)]
+    assert answers.given == [(0, 1, 2**64 - 1, 3)]
 
 
 def test_the_owner_reads_and_stamps_the_lent_bytes_in_place(pair: Pair) -> None:
@@ -215,8 +215,8 @@ def test_both_sides_ask_at_the_same_time(pair: Pair) -> None:
         for asked in end.take():
             asked.done(0, asked.request.number)
     pair.loop.settle()
-    assert to_a.told == [(0, 2, 0, 0)]
-    assert to_b.told == [(0, 1, 0, 0)]
+    assert to_a.given == [(0, 2, 0, 0)]
+    assert to_b.given == [(0, 1, 0, 0)]
 
 
 def test_a_full_ring_of_requests_is_in_flight_and_the_rest_waits_its_turn(pair: Pair) -> None:
@@ -238,7 +238,7 @@ def test_a_full_ring_of_requests_is_in_flight_and_the_rest_waits_its_turn(pair: 
     for asked in pair.b.take():
         asked.done(0, asked.request.number)
     pair.loop.settle()
-    assert [one[1] for one in answers.told] == list(range(RING_SLOTS + 10))
+    assert [one[1] for one in answers.given] == list(range(RING_SLOTS + 10))
 
 
 def test_a_turn_handles_a_bounded_number_of_descriptors(pair: Pair) -> None:
@@ -260,8 +260,8 @@ def test_a_dead_peers_requests_follow_their_rules(pair: Pair) -> None:
     assert len(pair.b.take()) == 3
     pair.announce_successor()
     assert failed.statuses == [ShardCommunicationError.status]
-    assert completed.told == [(0, 0, 0, 0)]
-    assert again.told == []
+    assert completed.given == [(0, 0, 0, 0)]
+    assert again.given == []
     assert buffer.holds == 2
     pair.start_successor()
     (asked,) = pair.b.take()
@@ -301,10 +301,10 @@ def test_requests_keep_their_order_through_a_death(pair: Pair) -> None:
         asked.done(0, asked.request.number)
     pair.loop.settle()
     assert [one.request.number for one in arrived] == list(range(RING_SLOTS + 5))
-    assert [one[1] for one in answers.told] == list(range(RING_SLOTS + 5))
+    assert [one[1] for one in answers.given] == list(range(RING_SLOTS + 5))
 
 
-def test_a_complete_answer_of_the_dead_peer_counts_and_the_rings_begin_anew(pair: Pair) -> None:
+def test_a_complete_answer_of_the_dead_peer_counts_and_the_rings_begin_again(pair: Pair) -> None:
     for _ in range(3):
         earlier = Answers()
         pair.a.peers.ask(1, Numbered(), earlier)
@@ -320,9 +320,9 @@ def test_a_complete_answer_of_the_dead_peer_counts_and_the_rings_begin_anew(pair
     pair.a.peers.stop()  # shard 0 is busy elsewhere: the answer lies in the ring when B dies
     pair.b.take()[0].done(0, 77)
     pair.loop.settle()
-    assert answered.told == []
+    assert answered.given == []
     pair.announce_successor()
-    assert answered.told == [(0, 77, 0, 0)]
+    assert answered.given == [(0, 77, 0, 0)]
     assert buffer.holds == 1
     pair.a.live()
     pair.start_successor()
@@ -332,7 +332,7 @@ def test_a_complete_answer_of_the_dead_peer_counts_and_the_rings_begin_anew(pair
     assert open_.statuses == [0]
 
 
-def test_an_answer_to_a_dead_peer_disturbs_nobody(pair: Pair) -> None:
+def test_an_answer_to_a_dead_peer_disturbs_no_other(pair: Pair) -> None:
     """The old rings and the new ones of a peer lie in the same words of our own memory."""
     for number in range(5):
         pair.b.peers.ask(0, Numbered(number), Answers())
@@ -349,10 +349,10 @@ def test_an_answer_to_a_dead_peer_disturbs_nobody(pair: Pair) -> None:
     pair.loop.settle()
     (asked,) = pair.a.take()
     assert asked.request.number == 100
-    assert answers.told == []
+    assert answers.given == []
     asked.done(0, 100)
     pair.loop.settle()
-    assert answers.told == [(0, 100, 0, 0)]
+    assert answers.given == [(0, 100, 0, 0)]
 
 
 def test_what_an_answer_asks_next_is_not_lost_in_the_rings_of_the_dead(pair: Pair) -> None:
@@ -380,7 +380,7 @@ def test_requests_asked_while_the_peer_is_away_wait_in_its_ring(pair: Pair) -> N
     pair.announce_successor()
     pair.a.peers.ask(1, Numbered(), answers)
     pair.loop.advance(TIMEOUT_S / 2)
-    assert answers.told == []
+    assert answers.given == []
     pair.start_successor()
     pair.b.take()[0].done(0)
     pair.loop.settle()
@@ -408,7 +408,7 @@ def test_what_is_in_flight_too_long_is_abandoned_but_its_buffer_stays_lent(pair:
     pair.loop.settle()
     pair.announce_successor()
     pair.loop.advance(TIMEOUT_S)
-    assert answers.told == []
+    assert answers.given == []
     pair.loop.advance(2 * AWAY_CHECK_INTERVAL_S)
     assert answers.statuses == [ABANDONED]
     # The successor may be writing from it already.
@@ -429,7 +429,7 @@ def test_what_changes_nothing_ends_in_an_error_instead(pair: Pair) -> None:
     pair.loop.settle()
     pair.announce_successor()
     pair.loop.advance(TIMEOUT_S + 2 * AWAY_CHECK_INTERVAL_S)
-    # Nobody loses a connection, and its memberships with it, for a question.
+    # No client loses a connection, and its memberships with it, for a question.
     assert answers.statuses == [ShardCommunicationError.status]
     pair.start_successor()
     pair.b.take()[0].done(0)
@@ -537,7 +537,7 @@ def test_what_a_peer_carries_out_is_known_to_belong_to_a_clients_request(pair: P
     # Only a batch stays where it is until it is answered.
     pair.a.peers.ask(1, ResolvePoll(TARGET, POLL), answers)
     pair.loop.settle()
-    # Of nobody's request, as what a shard does on its own.
+    # Of no client's request, as what a shard does on its own.
     pair.a.own.in_work[REQUEST] = 0
     pair.a.peers.ask(1, Append(5, 6, 1, 0, buffer.position, 8), answers, buffer)
     pair.loop.settle()
@@ -548,7 +548,7 @@ def test_what_a_peer_carries_out_is_known_to_belong_to_a_clients_request(pair: P
     buffer.release()
 
 
-def test_request_ids_differ_when_their_number_begins_anew(pair: Pair) -> None:
+def test_request_ids_differ_when_their_number_begins_again(pair: Pair) -> None:
     pair.a.peers._next_id = ID_MASK
     answers = Answers()
     for _ in range(3):

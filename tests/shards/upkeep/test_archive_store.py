@@ -29,7 +29,7 @@ def with_path(data: Path, path: str) -> Config:
     return config
 
 
-def test_the_archive_lies_below_the_data_unless_it_is_told_otherwise(tmp_path: Path) -> None:
+def test_the_archive_lies_below_the_data_unless_its_path_is_absolute(tmp_path: Path) -> None:
     inside = with_path(tmp_path / "data", "backup")
     assert archive_directory(inside) == str(tmp_path / "data" / "backup")
     assert lies_within_data(inside)

@@ -42,12 +42,12 @@ STEPS = 3  # compress, sync of the directory, unlink
 
 
 class Packer:
-    """An owner with segments 0, 2 and 4 sealed and 6 active, and somebody who compresses them."""
+    """An owner with segments 0, 2 and 4 sealed and 6 active, and their compression."""
 
     def __init__(self, root: Path) -> None:
         self.owner = Owner(root, Durability.WRITTEN, segment_size_max=1)
         self.thread = HandExecutor()
-        self.told: list[int] = []
+        self.replaced: list[int] = []
         self.wanted: InForce | None = EVERYTHING
         owner = self.owner
         self.compressing = Compressing(
@@ -63,7 +63,7 @@ class Packer:
         owner.repairing.on_repaired = self.compressing.repaired
 
     def _tell(self, target: Target, segment: int) -> None:
-        self.told.append(segment)
+        self.replaced.append(segment)
         self.owner.readers.replaced(target, segment)
 
     def fill(self) -> None:
@@ -102,15 +102,15 @@ def test_sealed_segments_are_compressed_one_at_a_time(packer: Packer) -> None:
     assert packer.files() == [".log", "2.log", "4.log", "6.log"]
     packer.step()
     assert packer.files() == [".log", ".log.zstd", "2.log", "4.log", "6.log"], "both are there"
-    assert packer.told == []
+    assert packer.replaced == []
     packer.step()
     assert packer.files() == [".log.zstd", "2.log", "4.log", "6.log"]
-    assert packer.told == [0]
+    assert packer.replaced == [0]
     assert len(packer.trash()) == 1
     assert packer.owner.visible() == PAYLOADS
     packer.run()
     assert packer.files() == [".log.zstd", "2.log.zstd", "4.log.zstd", "6.log"]
-    assert packer.told == [0, 2, 4]
+    assert packer.replaced == [0, 2, 4]
     assert packer.trash() == []
     assert packer.owner.visible() == PAYLOADS
     found = ratio_of(packer.owner.partition)

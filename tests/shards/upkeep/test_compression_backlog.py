@@ -17,7 +17,7 @@ def test_the_oldest_first_and_what_failed_last() -> None:
     assert backlog.next_of(TARGET, SEGMENTS) is SECOND
     backlog.failed(place_of(TARGET, SECOND))
     backlog.failed(place_of(TARGET, THIRD))
-    assert backlog.next_of(TARGET, SEGMENTS) is None, "all failed, and nobody has looked again"
+    assert backlog.next_of(TARGET, SEGMENTS) is None, "all failed, and none was looked at again"
     backlog.look_again()
     assert backlog.next_of(TARGET, SEGMENTS) is FIRST
     assert backlog.failed(place_of(TARGET, FIRST)) == 2

@@ -159,7 +159,7 @@ def test_offsets_of_another_number_of_shards_are_of_the_past() -> None:
     assert read_offsets(MemoryStore()) == {}
 
 
-def test_damaged_offsets_cost_themselves_only_where_somebody_is_told() -> None:
+def test_damaged_offsets_cost_themselves_only_where_damage_is_reported() -> None:
     store = MemoryStore()
     for shard in range(2):
         row = PartitionOffsets(1, 1, shard, 9, ((1, 5, 77),))
@@ -168,6 +168,6 @@ def test_damaged_offsets_cost_themselves_only_where_somebody_is_told() -> None:
     put_bytes(store, offsets_key(0), b"{}")
     with pytest.raises(ManifestDamaged, match=offsets_key(0)):
         read_offsets(store)
-    told: list[ManifestDamaged] = []
-    assert sorted(read_offsets(store, told.append)) == [Life(1, 1, 1, 9)]
-    assert len(told) == 1
+    reported: list[ManifestDamaged] = []
+    assert sorted(read_offsets(store, reported.append)) == [Life(1, 1, 1, 9)]
+    assert len(reported) == 1

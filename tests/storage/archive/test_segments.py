@@ -208,7 +208,7 @@ def test_restored_segments_recover_without_a_word(partition: Partition, tmp_path
 def test_an_object_that_is_gone_or_too_short_is_not_archived(
     partition: Partition, suffix: str, spoil: Callable[[bytes], bytes | None]
 ) -> None:
-    """Whoever asks is about to delete the original."""
+    """The caller is about to delete the original."""
     store = MemoryStore()
     manifest = archive(partition, store, 0)
     key = f"{LIFE.prefix}/{0:020d}{suffix}"

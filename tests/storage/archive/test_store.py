@@ -90,7 +90,7 @@ def test_an_upload_that_is_cut_off_leaves_no_object(store: ArchiveStore) -> None
 
 
 def test_a_directory_that_refuses_keeps_the_old_object(tmp_path: Path) -> None:
-    """Every call fails once: there is the old content or the new, and the truth is told."""
+    """Every call fails once: there is the old content or the new, and the outcome says which."""
     files = FailingFiles()
     store = DirectoryStore(str(tmp_path / "archive"), files)
     put_bytes(store, "a/b/key", b"old")
@@ -127,7 +127,7 @@ def test_no_key_leads_out_of_the_directory(tmp_path: Path, key: str) -> None:
 
 @pytest.mark.slow
 def test_a_bucket_that_is_not_there_or_does_not_answer(server: S3Server) -> None:
-    missing = bucket_store(server, "p", "nobody-has-this")
+    missing = bucket_store(server, "p", "there-is-no-such")
     away = BucketStore(
         BUCKET, "p", "http://127.0.0.1:1", "us-east-1", Credentials(KEY_ID, KEY_SECRET)
     )
