@@ -73,6 +73,26 @@ def lives(name: bytes, count_min: int) -> st.SearchStrategy[Life]:
     return st.builds(lambda found: Life(name, 0, tuple(found)), times)
 
 
+class Change:
+    """A partition whose life ends and another begins, before its run number `at`."""
+
+    def __init__(self, old: Life, new: Life, at: int) -> None:
+        self.now = old
+        self.has_happened = False
+        self._new, self._at = new, at
+
+    def runs(self, begin: int, end: int, rows_max: int) -> Iterator[Run]:
+        at = begin
+        for number in range(40):
+            if number == self._at:
+                self.now, self.has_happened = self._new, True
+            run = self.now.run(at, min(rows_max, end - at)) if at < end else None
+            if run is None:
+                return
+            yield run
+            at += run.message_count
+
+
 @contextmanager
 def log_lines() -> Iterator[list[str]]:
     """What the witness and the polling log meanwhile."""
@@ -106,34 +126,21 @@ def test_rows_of_another_life_are_never_taken_for_planned_ones(
     row = RowTime(planned_end - 1, old.times[-1])
     if new.row(row.offset) == row:
         return  # the same microsecond at the same offset: they look the same
-    now = old
-    has_changed = False
-
-    def runs() -> Iterator[Run]:
-        nonlocal now, has_changed
-        at = begin
-        for number in range(40):
-            if number == change_at:
-                now, has_changed = new, True
-            run = now.run(at, min(run_rows, end - at)) if at < end else None
-            if run is None:
-                return
-            yield run
-            at += run.message_count
-
+    change = Change(old, new, change_at)
     given_away: list[bytes] = []
     how = Polling(ACCESS, "s", 10, fail)
     failed = False
     with pytest.MonkeyPatch.context() as patch, log_lines() as logged:
-        patch.setattr(witness, "first_row", lambda _how, wanted: now.row(wanted.begin))
+        patch.setattr(witness, "first_row", lambda _how, wanted: change.now.row(wanted.begin))
         try:
-            for run in proved(runs(), Range("t", 0, begin, end, row), how):
-                given_away.append(old.name if not has_changed else new.name)
+            runs = change.runs(begin, end, run_rows)
+            for run in proved(runs, Range("t", 0, begin, end, row), how):
+                given_away.append(change.now.name)
                 assert run.message_count
         except DataLoss:
             failed = True
     assert fail or not failed
-    if not has_changed:
+    if not change.has_happened:
         assert not failed, "clocks alone decide nothing"
         assert not logged
     if new.name in given_away:

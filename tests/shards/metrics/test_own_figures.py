@@ -4,7 +4,7 @@ import asyncio
 import errno
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import psutil
 import pytest
@@ -109,9 +109,10 @@ def test_compressed_segments_by_topic_and_by_codec(owner: Owner) -> None:
     sealed = owner.partition.log.sealed
     for segment, codec in zip(sealed, (Codec.GZIP, Codec.ZSTD), strict=False):
         # As the compressor leaves it, without its work.
-        log = cast("Any", owner.partition.log)
         number = sealed.index(segment)
-        log._sealed[number] = segment._replace(compressed=Compressed(codec, 10))
+        owner.partition.log.segments.all[number] = segment._replace(
+            compressed=Compressed(codec, 10)
+        )
     size = sealed[0].size_bytes
     walk = walked(owner)
     assert walk.codecs == {"gzip": Ratio(1, size, 10), "zstd": Ratio(1, size, 10)}
