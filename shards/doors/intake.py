@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.framing import Frame, Framing, Malformed, Need
+from borzoi.protocol.newer_clients import HEADER_SIZE, eviction, may_be_newer
 from borzoi.protocol.send_target import HEAD_SIZE_MAX
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import NO_TAKER, MemoryPool
@@ -40,6 +41,9 @@ class Carrier(Protocol):
 
     def begin(self, frame: Frame, buffer: Buffer | None, begin: int) -> None:
         """Carry out a request whose payload begins at `begin` of `buffer`; None: private memory."""
+
+    def evict(self, eviction: bytes) -> None:
+        """Close after these bytes: the client speaks a protocol that is not served."""
 
 
 class Intake:
@@ -147,6 +151,8 @@ class Intake:
                     return
                 cut = self._framing.cut(view, start, end)
                 if isinstance(cut, Malformed):
+                    if self._is_newer_client(view[start:end]):
+                        return
                     self._patience.frame_since = None
                     refused.answer(InvalidCommand.status)
                     start += cut.total
@@ -169,6 +175,16 @@ class Intake:
                 requests_left -= 1
         finally:
             self._taking = False
+
+    def _is_newer_client(self, present: memoryview) -> bool:
+        """Whether this is no classic client: evicted once its header is there, else waited for."""
+        if self._session.status_without_login is None or not may_be_newer(present):
+            return False
+        if present.nbytes < HEADER_SIZE:
+            self._wait_for_bytes(present)
+            return True
+        self._carrier.evict(eviction(present))
+        return True
 
     def _begin_filling(self, present: memoryview, code: int, total: int) -> bool:
         """Wait for the rest of a frame, in a buffer of its own; False if it was refused."""

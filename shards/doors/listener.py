@@ -25,6 +25,7 @@ from borzoi.shards.faults.in_work import InWork
 from borzoi.shards.faults.poison import Guard, Refusal
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.origins import host_of, origin_of
+from borzoi.shards.loop.rarely import Rarely
 from borzoi.shards.orders.spec import SessionState
 from borzoi.shards.serving.session import Link, Session
 from borzoi.shards.settings.addresses import format_address, parse_address
@@ -78,6 +79,7 @@ class Listener:
             limits.read_rate_min,
         )
         self._open: dict[Connection, Session] = {}
+        self._rarely = Rarely()
         self._server: asyncio.Server | None = None
 
     @property
@@ -128,6 +130,16 @@ class Listener:
         if arriving is not None:
             session.settle_in(arriving)
         return session
+
+    def evicted(self, connection: Connection) -> None:
+        """Log that a client speaks the next protocol, now and then for each address."""
+        address = self._open[connection].address
+        if self._rarely.is_due(host_of(address), self._loop.time()):
+            LOG.warning(
+                "refused %s: a client of Iggy's 0.9 generation. Served are 0.7 and 0.8: install"
+                " apache-iggy 0.8.0, or another client of these",
+                address,
+            )
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection that has ended."""

@@ -55,6 +55,9 @@ class Connections(Protocol):
     def opened(self, connection: "Connection", address: str) -> SessionOfConnection | None:
         """A session for a new connection, or None when there are too many."""
 
+    def evicted(self, connection: "Connection") -> None:
+        """A connection is closed because its client speaks a protocol that is not served."""
+
     def lost(self, connection: "Connection") -> None:
         """A connection has ended."""
 
@@ -319,6 +322,13 @@ class Connection(asyncio.BufferedProtocol):
         if reason is not None:
             give_up(transport)
         return reason
+
+    def evict(self, eviction: bytes) -> None:
+        """Close after these bytes: the client speaks a protocol that is not served."""
+        assert self.transport is not None, "bytes come from an open connection"
+        self._connections.evicted(self)
+        self.transport.write(eviction)
+        self.transport.close()
 
     def close(self, parting_status: int) -> None:
         """End the connection from our side, with a last status between two answers."""

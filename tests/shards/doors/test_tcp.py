@@ -253,6 +253,7 @@ class Bench:
         self.transport = HandTransport(self.loop)
         self.refuses = False
         self.lost_count = 0
+        self.evicted_count = 0
         self.guard: Guard | None = None
         self.in_work = InWork()
         self.connection = Connection(self.loop.as_loop, self, receive, pool, limits, self.in_work)
@@ -267,6 +268,10 @@ class Bench:
         assert connection is self.connection
         assert address == "127.0.0.1:50000"
         return None if self.refuses else self.session
+
+    def evicted(self, connection: Connection) -> None:
+        assert connection is self.connection
+        self.evicted_count += 1
 
     def lost(self, connection: Connection) -> None:
         assert connection is self.connection
