@@ -88,6 +88,11 @@ def kinds(path: Path) -> dict[int, str]:
     return dict(sorted(found.items())) if len(found) == len(names) else {}
 
 
+def with_two(found: dict[int, str], codec: str) -> dict[int, str] | None:
+    """The same segments if two or more have this codec."""
+    return found if list(found.values()).count(codec) >= 2 else None
+
+
 def wait_compressed(path: Path, codec: str, count_min: int = 3) -> None:
     """Until all segments but the active one are compressed, and nothing is left over."""
 
@@ -219,11 +224,11 @@ def test_a_changed_codec_counts_for_segments_that_are_sealed_later(packing: Brok
     wire.ask(UpdateTopic("changed", "changed", 4, 0, 0, 1, "changed"))
     payloads += fill(wire, "changed", 400, first=400)
     sealed_before = list(before)[:-1]
-    wait_for(lambda: list(kinds(path).values()).count("zstd") >= 2, TIMEOUT_S)
+    wait_for(lambda: with_two(kinds(path), "zstd"), TIMEOUT_S)
     wire.ask(UpdateTopic("changed", "changed", 2, 0, 0, 1, "changed"))
     payloads += fill(wire, "changed", 400, first=800)
-    wait_for(lambda: list(kinds(path).values()).count("gzip") >= 2, TIMEOUT_S)
-    found = kinds(path)
+    found = wait_for(lambda: with_two(kinds(path), "gzip"), TIMEOUT_S)
+    assert found is not None
     assert {found[first] for first in sealed_before} == {"none"}
     order = [codec for codec in found.values() if codec != "none"]
     assert order == sorted(order, reverse=True), "first zstd, then gzip"
