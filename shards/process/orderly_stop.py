@@ -101,7 +101,9 @@ class OrderlyStop:
         )
 
     def _state(self, worker: WorkerProcess) -> str:
-        return "was killed" if worker.shard in self._killed else _left(worker)
+        if worker.shard not in self._killed or worker.exit_code == 0:
+            return _left(worker)
+        return "was killed" if worker.process is None else "is being killed"
 
     def kill(self) -> None:
         """Wait no longer."""
@@ -112,7 +114,9 @@ class OrderlyStop:
             reason = self._reason_to_kill(worker, now)
             if reason is None or worker.shard in self._killed:
                 continue
-            LOG.error("shard %d %s and is killed; it %s", worker.shard, reason, _left(worker))
+            # No error yet: it may end by itself before the signal arrives.
+            left = _left(worker)
+            LOG.warning("shard %d %s and is being killed; it %s", worker.shard, reason, left)
             self._killed.add(worker.shard)
             assert worker.process is not None
             worker.process.kill()
@@ -134,8 +138,8 @@ class OrderlyStop:
         if worker.exit_code == INCOMPLETE:
             self._exit_code = max(self._exit_code, NOT_ON_DISK)
         elif worker.exit_code not in (0, CANNOT_BOOT) and worker.control.last_beat():
-            if worker.shard not in self._killed:
-                LOG.error("shard %d ended with code %s", worker.shard, worker.exit_code)
+            how = "was killed and ended" if worker.shard in self._killed else "ended"
+            LOG.error("shard %d %s with code %s", worker.shard, how, worker.exit_code)
             self._exit_code = max(self._exit_code, KILLED)
 
     def _living(self) -> list[WorkerProcess]:

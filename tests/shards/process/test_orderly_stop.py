@@ -152,8 +152,31 @@ def test_one_that_still_starts_has_acknowledged_nothing(
     assert "was still starting" in caplog.text
 
 
-def test_killed_on_demand(new_worker: NewWorker) -> None:
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_killed_on_demand(new_worker: NewWorker, caplog: pytest.LogCaptureFixture) -> None:
     assert run(new_worker(turns=10**9), then=OrderlyStop.kill) == KILLED
+    assert "SIGQUIT" in caplog.text
+    assert errors(caplog) == ["shard 0 was killed and ended with code -9"]
+
+
+def test_one_that_ends_by_itself_before_the_kill_is_no_error(
+    new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    worker = new_worker(turns=10**9)
+    monkeypatch.setattr(worker, "kill", lambda: worker.end(0))
+
+    def kill(orderly: OrderlyStop) -> None:
+        orderly.kill()
+        orderly.report()
+
+    assert run(worker, then=kill) == STOPPED
+    assert "shard 0 is not waited for any longer (SIGQUIT) and is being killed" in caplog.text
+    assert "was killed" not in caplog.text
+    assert errors(caplog) == []
 
 
 def test_an_order_that_cannot_be_given(
