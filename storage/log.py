@@ -183,7 +183,10 @@ class PartitionLog:
         return self._read_only
 
     def refuse_writes(self) -> None:
-        """Makes the log read-only until a restart: what is in memory must never show on disk."""
+        """Makes the log read-only until a restart, so that nothing is published meanwhile.
+
+        What a failed sync left in the files may show after the restart.
+        """
         self._read_only = True
 
     @property

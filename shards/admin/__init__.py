@@ -1,4 +1,5 @@
-"""Commands on a stopped or a running broker: serve, config, check, archive, reset-root-password.
+"""Commands on a broker, stopped or running: serve, config, check, compression, archive, reset-root.
 
-commands.py lists them; each other file is one command's work. Nothing here runs in a worker.
+commands.py and archive_commands.py list them; the other files are their work. Nothing here runs in
+a worker.
 """

@@ -91,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.transport: asyncio.Transport | None = None
         self._session: SessionOfConnection
-        self._carry_out: CarryOut
+        self._carry_out: CarryOut  # Session.begin, or a guard before it
         self.is_busy = False  # a request is in work
         self._request_buffer: Buffer | None = None
         self._patience = Patience(limits, loop.time())

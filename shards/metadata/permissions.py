@@ -141,7 +141,7 @@ def can(
 def _any(
     granted: GlobalPermissions | StreamPermissions | TopicPermissions, flags: tuple[str, ...]
 ) -> bool:
-    # A loop and no generator: this runs for every send and every poll.
+    # A loop and no generator: this runs for every balanced send and every poll of a group.
     for flag in flags:  # noqa: SIM110 (see above)
         if getattr(granted, flag):
             return True

@@ -258,7 +258,7 @@ class GroupCommit:
 
     def _report_failed_sync(self, partition: OwnedPartition, error: BrokerError) -> None:
         if self._durability is Durability.FSYNC:
-            # Sends that wait get an error, so what they appended must never show.
+            # Sends that wait get an error, so what they appended must not show until the restart.
             partition.log.refuse_writes()
         until = "it is read-only until restart" if partition.log.read_only else "tried again"
         LOG.error("partition %s did not reach the disk, %s: %s", partition.target, until, error)

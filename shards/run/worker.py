@@ -26,6 +26,7 @@ from borzoi.router.placement import shard_of
 from borzoi.shards.changes.service import publish_log, published_log
 from borzoi.shards.changes.writing import METADATA_SHARD
 from borzoi.shards.config import Config, from_json
+from borzoi.shards.config.environment import PREFIX
 from borzoi.shards.directory.log_lines import LineHandler
 from borzoi.shards.doors.listener import check_port_is_free
 from borzoi.shards.loop.periodic import Periodic
@@ -188,11 +189,16 @@ class Worker:
         check_ports = not is_restart and self._spec.shard == METADATA_SHARD
         if self._config.tcp.enabled:
             check_port = check_ports and not self._spec.shares_port
-            address = await self._open_door(address, self._listen_tcp, check_port=check_port)
+            address = await self._open_door(
+                "tcp.address", address, self._listen_tcp, check_port=check_port
+            )
         if metrics_address:
             try:
                 metrics_address = await self._open_door(
-                    metrics_address, self._shard.metrics_door.listen, check_port=check_ports
+                    "metrics.address",
+                    metrics_address,
+                    self._shard.metrics_door.listen,
+                    check_port=check_ports,
                 )
             except CannotBoot as error:
                 if not is_restart:
@@ -208,7 +214,12 @@ class Worker:
         return await self._shard.listener.listen(address, self._config.tcp.socket)
 
     async def _open_door(
-        self, address: str, listen: Callable[[str], Awaitable[str]], *, check_port: bool
+        self,
+        setting: str,
+        address: str,
+        listen: Callable[[str], Awaitable[str]],
+        *,
+        check_port: bool,
     ) -> str:
         """The shards share their port, and would share it with another broker without a word.
 
@@ -220,7 +231,11 @@ class Worker:
                 check_port_is_free(address)
             return await listen(address)
         except OSError as error:
-            raise CannotBoot(f"cannot listen on {address}: {error}") from error
+            variable = PREFIX + setting.upper().replace(".", "_")
+            raise CannotBoot(
+                f"cannot listen on {address}: {error};"
+                f" {setting} or {variable} names another address"
+            ) from error
 
     # Serving.
 

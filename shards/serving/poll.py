@@ -38,7 +38,7 @@ class PollRoute(NamedTuple):
     consumer: int
 
 
-InWork: TypeAlias = tuple[PollRoute, Poll]
+PendingPoll: TypeAlias = tuple[PollRoute, Poll]
 """The poll that waits for its answer."""
 
 
@@ -66,7 +66,7 @@ class Polling:
         self._published = services.metadata.published_version
         self._version = -1
         self._user: int | None = None
-        self._in_work: InWork | None = None
+        self._in_work: PendingPoll | None = None
         self._retried = False
 
     def begin(self, payload: memoryview) -> None:
@@ -159,7 +159,7 @@ class Polling:
         views, count, _, size = NO_SLICES if slices is None else slices
         self._poller.reply(Messages(work[0].partition_id, current, count, views, size))
 
-    def _retry(self, work: InWork) -> bool:
+    def _retry(self, work: PendingPoll) -> bool:
         """Once more, in the life that has begun there meanwhile; False if none has."""
         route, poll = work
         user = self._poller.user_id

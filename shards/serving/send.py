@@ -37,7 +37,7 @@ class Route(NamedTuple):
     attracts: bool  # a client that named a partition of another shard had better be there
 
 
-InWork: TypeAlias = tuple[int, Route, memoryview, Buffer | None, int]
+PendingSend: TypeAlias = tuple[int, Route, memoryview, Buffer | None, int]
 """The send that waits for its answer: message count, route, batch, the buffer it lies in (None:
 private memory), and its position in the arena. A bare tuple: one is made for every request."""
 
@@ -77,7 +77,7 @@ class Sending:
         self._published = services.metadata.published_version
         self._version = -1
         self._user: int | None = None
-        self._in_work: InWork | None = None
+        self._in_work: PendingSend | None = None
         self._retried = False
 
     def begin(self, payload: memoryview, buffer: Buffer | None, start: int) -> None:
@@ -147,7 +147,7 @@ class Sending:
         (metadata_size,) = U32.unpack_from(payload)
         self._routes[bytes(payload[:metadata_size])] = route
 
-    def _append(self, work: InWork) -> None:
+    def _append(self, work: PendingSend) -> None:
         self._in_work = work
         self._retried = False
         count, route, batch, buffer, position = work
@@ -169,7 +169,7 @@ class Sending:
         else:
             self._sender.fail_with(status)
 
-    def _retry(self, work: InWork) -> bool:
+    def _retry(self, work: PendingSend) -> bool:
         """Once more, to the life that has begun there meanwhile; False if none has."""
         count, route, batch, buffer, position = work
         user = self._sender.user_id

@@ -1,8 +1,9 @@
 """One client's session: who it is, and the life of each of its requests.
 
-The only place where an error becomes a status on the wire, and where it is decided whether the
-connection survives it: *reply and go on* is the rule, *reply and close* for a client that is not
-registered any more. It knows no transport: bytes come in through `begin` and leave through the
+Where an error becomes a status, and where it is decided whether the connection survives it. A door
+refuses by itself frames that are not whole (doors/refused_frames.py) and requests that killed
+workers (doors/tcp.py). Here *reply and go on* is the rule, *reply and close* for a client that is
+not registered any more. It knows no transport: bytes come in through `begin` and leave through the
 `Link` it was given, so another front door is another caller of `begin`.
 
 SEND_MESSAGES and POLL_MESSAGES go by callbacks, without a task; everything else has a handler.

@@ -1,5 +1,6 @@
 """What happens to sealed segments: retention, compression, the archive.
 
-Owns the background work over partitions, in turns and in threads; every change of a partition
-goes through lifecycle. Read retention.py, compression.py, archiver.py.
+Owns the background work over partitions, in turns and in threads. Retention deletes through
+lifecycle; compression.py itself replaces a plain segment by its compressed twin. Read retention.py,
+compression.py, archiver.py.
 """

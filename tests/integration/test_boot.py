@@ -168,6 +168,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert f"borzoi: cannot listen on {address}" in done.stderr
     assert "ddress already in use" in done.stderr
+    assert "tcp.address or IGGY_TCP_ADDRESS names another address" in done.stderr
     assert not (tmp_path / "data/runtime/current_config.toml").exists()
 
 
