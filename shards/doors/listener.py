@@ -2,7 +2,7 @@
 
 Every worker opens its own socket with SO_REUSEPORT; when one dies, the kernel sends new
 connections to the living. Counts are bounded and shared by address and user: too many connections
-are closed at once, and those that do not log in give way (doors/places.py).
+are closed at once, and those that do not log in give way (admission/places.py).
 """
 
 import asyncio

@@ -68,6 +68,7 @@ class Worker:
         self._log_handler = log_handler
         self._config: Config = from_json(bytes(spec.config))
         self._tasks = Tasks(on_broken)
+        self._saver: Periodic | None = None
         self._memory = ShardMemory(
             spec,
             self._config.system.memory_pool.bucket_capacity,
@@ -244,7 +245,8 @@ class Worker:
         Periodic(self._loop, LET_GO_INTERVAL_S, self._storage.readers.let_go_of_deleted).start()
         saver = self._config.message_saver
         if saver.enabled:
-            Periodic(self._loop, seconds(saver.interval), self._save).start()
+            self._saver = Periodic(self._loop, seconds(saver.interval), self._save)
+            self._saver.start()
         if self._storage.deduplication is not None:
             self._storage.deduplication.keep_trimmed(self._storage.partitions)
         for work in self._shard.periodic_work():
@@ -291,6 +293,9 @@ class Worker:
         self._shard.compressing.stop()
         await self._tasks.drain(STOP_TASKS_TIMEOUT_S)
         self._peers.stop()
+        if self._saver is not None:
+            # What it began would not be ended.
+            self._saver.stop()
         closed = await self._storage.close(self._tell_left)
         return 0 if closed.is_complete else INCOMPLETE
 
