@@ -74,7 +74,8 @@ class Intake:
         self.refused = RefusedFrames(loop, limits, framing, patience)
         self.kept = b""  # bytes that wait for their turn, or for the rest of a header
         self.filling: Buffer | None = None
-        self.expects_large = False
+        # Whether the last frame did not fit into a window; None before the first one.
+        self.expects_large: bool | None = None
         self._filled = 0
         self._taking = False
 
@@ -154,6 +155,7 @@ class Intake:
                     if self._is_newer_client(view[start:end]):
                         return
                     self._patience.frame_since = None
+                    self.expects_large = bool(self.expects_large)
                     refused.answer(InvalidCommand.status)
                     start += cut.total
                     requests_left -= 1
@@ -177,8 +179,11 @@ class Intake:
             self._taking = False
 
     def _is_newer_client(self, present: memoryview) -> bool:
-        """Whether this is no classic client: evicted once its header is there, else waited for."""
-        if self._session.status_without_login is None or not may_be_newer(present):
+        """Whether this is no classic client: evicted once its header is there, else waited for.
+
+        Only the first bytes of a connection say so.
+        """
+        if self.expects_large is not None or not may_be_newer(present):
             return False
         if present.nbytes < HEADER_SIZE:
             self._wait_for_bytes(present)
@@ -211,6 +216,7 @@ class Intake:
 
     def _begin(self, frame: Frame, block: Buffer | None, view: memoryview, start: int) -> bool:
         """Begin a request; False if the pool has no room for it."""
+        self.expects_large = bool(self.expects_large)
         header_size = self._framing.header_size
         if block is not None and block.position is not None:
             block.hold()

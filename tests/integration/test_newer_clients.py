@@ -59,3 +59,13 @@ def test_zeros_of_a_classic_client_are_an_invalid_command(raw: socket.socket) ->
     assert raw.recv(8) == RESPONSE_HEADER.pack(InvalidCommand.status, 0)
     raw.sendall(encode_request(PING))
     assert raw.recv(8) == RESPONSE_HEADER.pack(0, 0)
+
+
+def test_only_the_first_bytes_of_a_connection_tell_the_generation(raw: socket.socket) -> None:
+    invalid = RESPONSE_HEADER.pack(InvalidCommand.status, 0)
+    raw.sendall(encode_request(PING))
+    assert raw.recv(8) == RESPONSE_HEADER.pack(0, 0)
+    raw.sendall(REQUEST_HEADER.pack(0, 0))
+    assert raw.recv(8) == invalid
+    raw.sendall(REQUEST_HEADER.pack(0, PING) + REQUEST_HEADER.pack(0, 0))
+    assert [raw.recv(8), raw.recv(8)] == [invalid, invalid]
