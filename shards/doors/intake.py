@@ -181,9 +181,10 @@ class Intake:
     def _is_newer_client(self, present: memoryview) -> bool:
         """Whether this is no classic client: evicted once its header is there, else waited for.
 
-        Only the first bytes of a connection say so.
+        Only the first bytes of a connection say so, and not those of a session that has moved here.
         """
-        if self.expects_large is not None or not may_be_newer(present):
+        is_first = self.expects_large is None and self._session.status_without_login is not None
+        if not is_first or not may_be_newer(present):
             return False
         if present.nbytes < HEADER_SIZE:
             self._wait_for_bytes(present)

@@ -1134,3 +1134,20 @@ def test_what_is_in_work_says_who_it_is_for(bench: Bench) -> None:
         bench.deliver(encode_request(Code.POLL_MESSAGES, b"held"))
         assert bench.in_work.words[REQUEST] >> 40 == user_bits(user_id) >> 40
         bench.session.finish()
+
+
+# The first bytes of a connection.
+
+
+def test_zeros_of_a_session_that_has_moved_here_are_no_newer_client(bench: Bench) -> None:
+    bench.deliver(bytes(8))
+    assert bench.transport.sent == REFUSED
+    assert bench.evicted_count == 0
+
+
+def test_half_a_header_of_a_newer_client_is_not_waited_for_without_an_end(bench: Bench) -> None:
+    bench.session.is_authenticated = False
+    bench.deliver(bytes(50))
+    assert (bench.transport.sent, bench.evicted_count) == (b"", 0)
+    assert bench.overdue_after(3600.0) is not None
+    assert bench.transport.closing
