@@ -8,12 +8,18 @@ A response that is not a success is its eight bytes and nothing else.
 A framing is a pure machine: bytes that lie in the caller's buffer go in, a frame or what is
 missing comes out, and nothing is copied. One class for each way in which clients frame; a
 connection has an instance, because a framing may echo fields of the request in its response.
-ClassicFraming is the only one so far. Bounds of size are the door's: it knows who sends.
+ClassicFraming is the one of most generations (generations.py). Bounds of size are the door's: it
+knows who sends.
+
+Always: the eight bytes before the payload of a whole frame in writable memory are its classic
+header, once it is cut. A framing with another header writes them there. What reads the request of
+a dead worker (shards/faults/in_work.py) needs to know no other.
 """
 
 import struct
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.responses.polled import POLLED_HEADER
 
 REQUEST_HEADER: Final = struct.Struct("<II")  # length of code + payload, code
@@ -49,13 +55,18 @@ class Need(NamedTuple):
     code: int | None = None  # None: not even the header is there
 
 
-class Malformed(NamedTuple):
-    """A header that frames nothing. The next one begins `total` bytes behind its start."""
+class Refused(NamedTuple):
+    """What the framing itself answers: a header that frames nothing, a request that is none.
+
+    The next one begins `total` bytes behind its start.
+    """
 
     total: int
+    answer: bytes
+    close: bool = False  # nothing is read behind it
 
 
-Cut: TypeAlias = Frame | Need | Malformed
+Cut: TypeAlias = Frame | Need | Refused
 
 
 class Framing(Protocol):
@@ -79,6 +90,9 @@ class Framing(Protocol):
     def polled(self, partition_id: int, current_offset: int, count: int, size: int) -> bytes:
         """What stands before the messages of a poll, `size` bytes."""
 
+    def parting(self, status: int) -> bytes:
+        """Last words before the broker closes, while no request is in work."""
+
 
 class ClassicFraming:
     """Eight bytes before each payload, in both directions."""
@@ -94,7 +108,7 @@ class ClassicFraming:
             return Need(REQUEST_HEADER.size)
         length, code = REQUEST_HEADER.unpack_from(view, start)
         if length < CODE_SIZE:
-            return Malformed(REQUEST_HEADER.size)
+            return Refused(REQUEST_HEADER.size, self.status(InvalidCommand.status))
         total = LENGTH_SIZE + length
         if present < total:
             return Need(total, code)
@@ -119,6 +133,10 @@ class ClassicFraming:
     def polled(self, partition_id: int, current_offset: int, count: int, size: int) -> bytes:
         """What stands before the messages of a poll, `size` bytes."""
         return _pack_polled(0, _POLLED_SIZE + size, partition_id, current_offset, count)
+
+    def parting(self, status: int) -> bytes:
+        """Last words before the broker closes, while no request is in work."""
+        return self.status(status)
 
 
 def encode_request(code: int, payload: bytes = b"") -> bytes:

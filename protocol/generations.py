@@ -1,16 +1,29 @@
-"""Codecs are chosen per session: the version a client gives at login tells its generation.
+"""Generations of clients: how each frames, what its bytes mean, how it shows messages.
 
-Before login, and for every version known today, that is CLASSIC. A later generation is another
-table beside classic.py and another line in generation_for(); handlers do not notice.
+The first bytes of a connection tell how it frames; among those that frame alike, the version given
+at login tells the rest. Every connection begins as CLASSIC. Another generation is another table
+beside classic.py and a line in first_generation() or generation_for(); handlers do not notice.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 from borzoi.protocol.classic import CODECS
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
+from borzoi.protocol.framing import ClassicFraming, Framing
+from borzoi.protocol.identifiers import Identifier
+from borzoi.protocol.message_form import MessageForm
+from borzoi.protocol.newer_clients import RefusingFraming, may_be_newer
+from borzoi.protocol.send_target import read_head
+
+T = TypeVar("T")
+FindSend: TypeAlias = Callable[[memoryview, dict[bytes, T]], tuple[T, int, memoryview] | None]
+"""A send to a place that is known by its first bytes: what it is known as, how many messages, and
+these as they are stored, in memory of their own, checked. None: decode all of it."""
+ReadHead: TypeAlias = Callable[[memoryview], tuple[Identifier, Identifier, bytes]]
+"""Stream, topic and the bytes by which a place is known, from the first bytes of a send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,24 +32,48 @@ class Generation:
 
     A code that is not in `requests` is an unknown command. `replies` takes the response value,
     None for a command that answers with an empty payload or found nothing.
+
+    framing           makes the machine of one connection
+    read_head         of a send whose place is known before all of it is here; None: it is not
+    find_send         of a generation whose messages are converted; None: each send is decoded
+    polls_as_classic  a poll is laid out as in CLASSIC, so that its place is known by first bytes
+    shows             how messages are converted for an answer; None: they leave as stored
+    confirms_sends    a send is answered with a SentBatch, otherwise with nothing
+    no_partition      the partition, from 0, in the answer to a member that has nothing to poll
     """
 
     name: str
     requests: Mapping[int, Callable[[memoryview], Command]]
     replies: Mapping[int, Callable[[Any], bytes]]
+    framing: Callable[[], Framing] = ClassicFraming
+    read_head: ReadHead | None = None
+    find_send: FindSend[Any] | None = None
+    polls_as_classic: bool = False
+    shows: MessageForm | None = None
+    confirms_sends: bool = False
+    no_partition: int = 0
 
 
 CLASSIC: Final = Generation(
     name="classic",
     requests={code: codec.request.decode for code, codec in CODECS.items()},
     replies={code: codec.answer.encode for code, codec in CODECS.items()},
+    read_head=read_head,
+    polls_as_classic=True,
 )
+
+NOT_SERVED: Final = Generation("not served", {}, {}, RefusingFraming)
 
 GENERATIONS: Final[Mapping[str, Generation]] = {CLASSIC.name: CLASSIC}
 
 _CODES: Final[Mapping[type[Command], Code]] = {
     codec.command: Code(code) for code, codec in CODECS.items()
 }
+
+
+def first_generation(present: memoryview) -> Generation:
+    """The generation that frames as the first bytes of a connection do."""
+    return NOT_SERVED if may_be_newer(present) else CLASSIC
 
 
 def generation_for(version: str) -> Generation:

@@ -7,6 +7,8 @@ are served ends their connection at once; without one they would wait for an ans
 
 from typing import Final
 
+from borzoi.protocol.framing import NOT_WHOLE, ClassicFraming, Cut, Need, Refused
+
 HEADER_SIZE: Final = 256
 ZEROS: Final = bytes(48)
 SIZE_AT: Final = 48
@@ -27,8 +29,27 @@ def may_be_newer(view: memoryview) -> bool:
     return len(view) <= KIND_AT or view[KIND_AT] == REQUEST
 
 
-def eviction(header: memoryview) -> bytes:
-    """The answer to a whole header: this protocol is not spoken here."""
+class RefusingFraming(ClassicFraming):
+    """Answers the first header: this protocol is not spoken here."""
+
+    __slots__ = ()
+
+    header_size: int = HEADER_SIZE
+
+    def cut(self, view: memoryview, start: int, end: int) -> Cut:
+        """What begins at `start`; bytes end at `end`."""
+        if end - start < HEADER_SIZE:
+            return Need(HEADER_SIZE)
+        return Refused(HEADER_SIZE, _eviction(view[start:end]), close=True)
+
+    def whole(self, view: memoryview, start: int, end: int) -> int:
+        """Nothing is carried out."""
+        del view, start, end
+        return NOT_WHOLE
+
+
+def _eviction(header: memoryview) -> bytes:
+    """The answer to a whole header."""
     answer = bytearray(HEADER_SIZE)
     answer[SIZE_AT : SIZE_AT + 4] = HEADER_SIZE.to_bytes(4, "little")
     answer[KIND_AT] = EVICTION

@@ -1,9 +1,16 @@
-"""The session as a connection sees it: who the client is, and where its requests go."""
+"""What the parts of a connection know of each other: the session it carries, and its framing."""
 
 from typing import Protocol
 
+from borzoi.protocol.framing import Framing
 from borzoi.protocol.generations import Generation
 from borzoi.router.buffer import Buffer
+
+
+class Framed(Protocol):
+    """A connection as far as its framing goes, which may change with what its client says."""
+
+    framing: Framing
 
 
 class SessionOfConnection(Protocol):
@@ -11,6 +18,9 @@ class SessionOfConnection(Protocol):
 
     user_id: int | None
     generation: Generation
+
+    def speak(self, generation: Generation) -> None:
+        """The client is of this generation, as its first bytes tell."""
 
     @property
     def status_without_login(self) -> int | None:

@@ -9,16 +9,15 @@ import asyncio
 from typing import Final, Protocol
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import InvalidCommand
-from borzoi.protocol.framing import Frame, Framing, Malformed, Need
-from borzoi.protocol.newer_clients import HEADER_SIZE, eviction, may_be_newer
+from borzoi.protocol.framing import Frame, Need, Refused
+from borzoi.protocol.generations import CLASSIC, first_generation
 from borzoi.protocol.send_target import HEAD_SIZE_MAX
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import NO_TAKER, MemoryPool
 from borzoi.router.receive import ReceiveBlocks
 from borzoi.shards.admission.deadlines import Patience
 from borzoi.shards.admission.frames import ConnectionLimits
-from borzoi.shards.doors.carried import SessionOfConnection
+from borzoi.shards.doors.carried import Framed, SessionOfConnection
 from borzoi.shards.doors.reading import Reading
 from borzoi.shards.doors.refused_frames import RefusedFrames
 
@@ -31,7 +30,7 @@ LARGE_HEAD_SIZE: Final = 4096
 has to be copied, so that most of the frame goes where it belongs."""
 
 
-class Carrier(Protocol):
+class Carrier(Framed, Protocol):
     """The connection: what it does now, and what it is asked to do."""
 
     transport: asyncio.Transport | None
@@ -50,7 +49,7 @@ class Intake:
     """The bytes of one client that are no request yet."""
 
     __slots__ = (
-        "_carrier", "_filled", "_framing", "_limits", "_loop", "_patience", "_pool", "_session",
+        "_carrier", "_filled", "_limits", "_loop", "_patience", "_pool", "_session",
         "_taking", "expects_large", "filling", "kept", "reading", "refused",
     )  # fmt: skip
 
@@ -59,19 +58,17 @@ class Intake:
         loop: asyncio.AbstractEventLoop,
         pool: MemoryPool,
         limits: ConnectionLimits,
-        framing: Framing,
         patience: Patience,
         carrier: Carrier,
     ) -> None:
         self._loop = loop
         self._pool = pool
         self._limits = limits
-        self._framing = framing
         self._patience = patience
         self._carrier = carrier
         self._session: SessionOfConnection
         self.reading = Reading(loop, pool, self.go_on)
-        self.refused = RefusedFrames(loop, limits, framing, patience)
+        self.refused = RefusedFrames(loop, limits, carrier, patience)
         self.kept = b""  # bytes that wait for their turn, or for the rest of a header
         self.filling: Buffer | None = None
         # Whether the last frame did not fit into a window; None before the first one.
@@ -117,9 +114,10 @@ class Intake:
         self._filled += nbytes
         if self._filled == filling.length:
             self.filling = None
-            frame = self._framing.cut(filling.view, 0, filling.length)
+            framing = self._carrier.framing
+            frame = framing.cut(filling.view, 0, filling.length)
             assert isinstance(frame, Frame), "a buffer is as long as its frame"
-            self._carrier.begin(frame, filling, self._framing.header_size)
+            self._carrier.begin(frame, filling, framing.header_size)
             self.go_on()
 
     def take(self, block: Buffer, start: int, nbytes: int) -> None:
@@ -150,15 +148,11 @@ class Intake:
                     self._keep(view[start:end])
                     self.reading.wait_for_turn()
                     return
-                cut = self._framing.cut(view, start, end)
-                if isinstance(cut, Malformed):
-                    if self._is_newer_client(view[start:end]):
-                        return
-                    self._patience.frame_since = None
-                    self.expects_large = bool(self.expects_large)
-                    refused.answer(InvalidCommand.status)
-                    start += cut.total
-                    requests_left -= 1
+                cut = carrier.framing.cut(view, start, end)
+                if isinstance(cut, Refused):
+                    if not self._is_of_another_generation(view[start:end]):
+                        self._refuse(cut)
+                        requests_left -= 1
                     continue
                 if cut.code is None:
                     self._wait_for_bytes(view[start:end])
@@ -178,23 +172,31 @@ class Intake:
         finally:
             self._taking = False
 
-    def _is_newer_client(self, present: memoryview) -> bool:
-        """Whether this is no classic client: evicted once its header is there, else waited for.
+    def _is_of_another_generation(self, present: memoryview) -> bool:
+        """Whether the first bytes of the connection frame otherwise; they are cut so from now on.
 
-        Only the first bytes of a connection say so, and not those of a session that has moved here.
+        Only these say so, and not those of a session that has moved here.
         """
         is_first = self.expects_large is None and self._session.status_without_login is not None
-        if not is_first or not may_be_newer(present):
+        generation = first_generation(present) if is_first else CLASSIC
+        if generation is CLASSIC:
             return False
-        if present.nbytes < HEADER_SIZE:
-            self._wait_for_bytes(present)
-            return True
-        self._carrier.evict(eviction(present))
+        self.expects_large = False
+        self._session.speak(generation)
         return True
+
+    def _refuse(self, cut: Refused) -> None:
+        """The framing has answered by itself."""
+        self._patience.frame_since = None
+        self.expects_large = bool(self.expects_large)
+        if cut.close:
+            self._carrier.evict(cut.answer)
+        else:
+            self.refused.drop(cut.answer, cut.total)
 
     def _begin_filling(self, present: memoryview, code: int, total: int) -> bool:
         """Wait for the rest of a frame, in a buffer of its own; False if it was refused."""
-        header_size = self._framing.header_size
+        header_size = self._carrier.framing.header_size
         if code == SEND_MESSAGES and total > header_size + HEAD_SIZE_MAX:
             # Before memory is taken for a batch, its beginning says where it is to go.
             if present.nbytes < header_size + HEAD_SIZE_MAX:
@@ -218,7 +220,8 @@ class Intake:
     def _begin(self, frame: Frame, block: Buffer | None, view: memoryview, start: int) -> bool:
         """Begin a request; False if the pool has no room for it."""
         self.expects_large = bool(self.expects_large)
-        header_size = self._framing.header_size
+        framing = self._carrier.framing
+        header_size = framing.header_size
         if block is not None and block.position is not None:
             block.hold()
             self._carrier.begin(frame, block, start + header_size)
@@ -231,8 +234,9 @@ class Intake:
         if buffer is None:
             return False
         buffer.view[:] = view[start : start + frame.total]
-        frame = frame._replace(payload=buffer.view[header_size:])
-        self._carrier.begin(frame, buffer, header_size)
+        copied = framing.cut(buffer.view, 0, frame.total)
+        assert isinstance(copied, Frame), "a copy of a frame is one"
+        self._carrier.begin(copied, buffer, header_size)
         return True
 
     # Waiting.

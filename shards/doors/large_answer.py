@@ -4,7 +4,7 @@ A piece is handed to the transport in each turn, and none while the client lags 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 PIECE_SIZE: Final = 1024 * 1024
@@ -21,7 +21,7 @@ class LargeAnswer:
         self,
         loop: asyncio.AbstractEventLoop,
         transport: asyncio.Transport,
-        parts: Sequence[bytes | memoryview],
+        parts: Iterable[bytes | memoryview],
         sent: Callable[[], None],
         *,
         is_paused: bool,
@@ -59,7 +59,7 @@ class LargeAnswer:
         transport.writelines(piece)
 
 
-def pieces_of(parts: Sequence[bytes | memoryview]) -> Iterator[list[bytes | memoryview]]:
+def pieces_of(parts: Iterable[bytes | memoryview]) -> Iterator[list[bytes | memoryview]]:
     """The answer in pieces of PIECE_SIZE (the last may be smaller). Copies nothing."""
     piece: list[bytes | memoryview] = []
     room = PIECE_SIZE

@@ -6,29 +6,28 @@ it begins. Of one that is too long even for that no end is waited for: our side 
 
 import asyncio
 
-from borzoi.protocol.framing import Framing
 from borzoi.shards.admission.deadlines import Patience
 from borzoi.shards.admission.frames import ConnectionLimits, refusal
-from borzoi.shards.doors.carried import SessionOfConnection
+from borzoi.shards.doors.carried import Framed, SessionOfConnection
 
 
 class RefusedFrames:
     """What is refused on one connection, and how much of it is still to come."""
 
     __slots__ = (
-        "_framing", "_limits", "_loop", "_patience", "_session", "_transport", "is_last", "left",
+        "_framed", "_limits", "_loop", "_patience", "_session", "_transport", "is_last", "left",
     )  # fmt: skip
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         limits: ConnectionLimits,
-        framing: Framing,
+        framed: Framed,
         patience: Patience,
     ) -> None:
         self._loop = loop
         self._limits = limits
-        self._framing = framing
+        self._framed = framed
         self._patience = patience
         self._transport: asyncio.Transport
         self._session: SessionOfConnection
@@ -43,7 +42,7 @@ class RefusedFrames:
     def admits(self, code: int, total: int) -> bool:
         """Whether a frame of `total` bytes is taken in; otherwise it is answered and drained."""
         limits = self._limits
-        payload_size = total - self._framing.header_size
+        payload_size = total - self._framed.framing.header_size
         without_login = self._session.status_without_login
         status = refusal(limits, code, total, payload_size, without_login=without_login)
         if status is None:
@@ -71,15 +70,15 @@ class RefusedFrames:
                 self._transport.abort()
         return thrown
 
-    def answer(self, status: int) -> None:
-        """Answer a frame that no session sees."""
+    def drop(self, answer: bytes, total: int) -> None:
+        """Answer a frame that no session sees with these bytes, and throw it away."""
         if not self._transport.is_closing():
-            self._transport.write(self._framing.status(status))
+            self._transport.write(answer)
+        self.left = total
+        self._patience.wait_for_frame(self._loop.time())
 
     def _begin_drain(self, size: int, status: int) -> None:
-        self.answer(status)
-        self.left = size
-        self._patience.wait_for_frame(self._loop.time())
+        self.drop(self._framed.framing.status(status), size)
 
     def _part(self) -> None:
         """Say no more, and listen for a while yet.

@@ -19,12 +19,14 @@ a longer one no end is waited for: our side of the connection is shut at once an
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Final, Protocol, TypeAlias, cast
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import FeatureUnavailable
-from borzoi.protocol.framing import NOT_WHOLE, ClassicFraming, Frame, Framing
+from borzoi.protocol.framing import NOT_WHOLE, Frame
+from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
@@ -80,8 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._user_bits = 0
         self._connections = connections
         self._receive = receive
-        self._framing: Framing = ClassicFraming()
-        self._whole, self._polled = self._framing.whole, self._framing.polled
+        self.speak(CLASSIC)
         # Frames up to here are admitted with every code, before and after the login.
         self._admitted_size = min(
             limits.frame_size_max_before_login,
@@ -95,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_busy = False  # a request is in work
         self._request_buffer: Buffer | None = None
         self._patience = Patience(limits, loop.time())
-        self._intake = Intake(loop, pool, limits, self._framing, self._patience, self)
+        self._intake = Intake(loop, pool, limits, self._patience, self)
         self.is_write_paused = False
         self._large: LargeAnswer | None = None
         self.is_at_eof = False
@@ -155,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.is_busy = True
                 intake.expects_large = False
                 self._request_buffer = block
-                begin = start + self._framing.header_size
+                begin = start + self._header_size
                 self._work[REQUEST] = block.position + begin + self._user_bits
                 payload = block.view[begin : start + nbytes]
                 self._carry_out(code, payload, block, begin)
@@ -221,26 +222,20 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if transport.is_closing():
                 return
-            transport.write(self._framing.status(reply.status))
+            transport.write(self.framing.status(reply.status))
             if reply.close:
                 transport.close()
                 return
         else:
-            parts: list[bytes | memoryview]
-            if type(reply) is Messages:
+            parts: Iterable[bytes | memoryview]
+            if type(reply) is Messages and self._shows is None:
                 size = reply.size
                 head = self._polled(
                     reply.partition_id, reply.current_offset, reply.message_count, size
                 )
                 parts = [head, *reply.views]
             else:
-                assert type(reply) is Value, "there are three kinds of replies"
-                payload = self._session.generation.replies[reply.code](reply.value)
-                # The request may have been a login.
-                self._user_bits = user_bits(self._session.user_id)
-                size = len(payload)
-                # As a view: the pieces it is sent in are no copies then.
-                parts = [self._framing.success(size), memoryview(payload)]
+                size, parts = self._converted(reply)
             if transport is None or transport.is_closing():
                 self._release_request()
                 return
@@ -253,7 +248,26 @@ class Connection(asyncio.BufferedProtocol):
         if intake.kept or intake.reading.is_paused or self.is_at_eof:
             intake.go_on()
 
-    def _begin_large(self, transport: asyncio.Transport, parts: list[bytes | memoryview]) -> None:
+    def _converted(self, reply: Reply) -> tuple[int, Iterable[bytes | memoryview]]:
+        """A payload as the client reads it; messages are converted as they are taken."""
+        if type(reply) is Value:
+            payload = self._session.generation.replies[reply.code](reply.value)
+            # The request may have been a login.
+            self._user_bits = user_bits(self._session.user_id)
+            # As a view: the pieces it is sent in are no copies then.
+            return len(payload), (self.framing.success(len(payload)), memoryview(payload))
+        assert type(reply) is Messages, "there are three kinds of replies"
+        shows = self._shows
+        assert shows is not None, "messages that leave as stored are not converted"
+        partition_id = reply.partition_id
+        size = shows.size(reply.views, partition_id)
+        shown_id = partition_id + shows.partition_base
+        head = self._polled(shown_id, reply.current_offset, reply.message_count, size)
+        return size, chain((head,), shows.pieces(reply.views, partition_id))
+
+    def _begin_large(
+        self, transport: asyncio.Transport, parts: Iterable[bytes | memoryview]
+    ) -> None:
         """The request stays in work until its last piece is with the transport.
 
         Its bytes are not needed any more: a client that reads slowly keeps no receive block.
@@ -268,6 +282,14 @@ class Connection(asyncio.BufferedProtocol):
         self._large = None
         self._release_request()
         self._intake.go_on()
+
+    def speak(self, generation: Generation) -> None:
+        """Cut and answer the requests of a client of this generation from now on."""
+        self.framing = framing = generation.framing()
+        # What runs for every request, by names of its own.
+        self._whole, self._polled = framing.whole, framing.polled
+        self._header_size = framing.header_size
+        self._shows = generation.shows
 
     def let_go(self) -> socket.socket | None:
         """The socket, for another shard to serve; None unless the connection is quite idle."""
@@ -334,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         """End the connection from our side, with a last status between two answers."""
         if self.transport is not None and not self.transport.is_closing():
             if not (self.is_busy or self._intake.refused.is_last):
-                self.transport.write(self._framing.status(parting_status))
+                self.transport.write(self.framing.parting(parting_status))
             self.transport.close()
 
     # A request in work.

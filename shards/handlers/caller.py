@@ -24,6 +24,9 @@ class Caller(Protocol):
     turns: Turns
     last_heartbeat: float
 
+    def speak(self, generation: Generation) -> None:
+        """The client is of this generation, from the answer to the request in work on."""
+
     @property
     def user(self) -> int:
         """The user who is logged in. Raises if none is, which may have changed meanwhile."""

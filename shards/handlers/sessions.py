@@ -14,9 +14,13 @@ from borzoi.shards.identity.tokens import check_token
 
 
 async def login_user(services: Services, caller: Caller, command: LoginUser) -> Identity:
-    """Become a user. A failed login leaves the old identity in place."""
+    """Become a user. A failed login leaves the old identity in place.
+
+    The version counts in any case: it tells in which form the client reads an error, too.
+    """
+    caller.speak(generation_for(command.version))
     user_id = await services.logins.check(command.username, command.password, who_asks(caller))
-    return _become(services, caller, user_id, command.version, command.context)
+    return _become(services, caller, user_id, command.context)
 
 
 def login_with_personal_access_token(
@@ -29,7 +33,7 @@ def login_with_personal_access_token(
     except BrokerError as error:
         services.logins.note_other_failure("token", "a token", who_asks(caller), str(error))
         raise
-    return _become(services, caller, user_id, "", "")
+    return _become(services, caller, user_id, "")
 
 
 def logout_user(_services: Services, caller: Caller, _command: LogoutUser) -> None:
@@ -37,12 +41,9 @@ def logout_user(_services: Services, caller: Caller, _command: LogoutUser) -> No
     caller.user_id = caller.suspended_user = None
 
 
-def _become(
-    services: Services, caller: Caller, user_id: int, version: str, context: str
-) -> Identity:
+def _become(services: Services, caller: Caller, user_id: int, context: str) -> Identity:
     if not services.clients.is_registered(caller):
         raise ClientNotFound(f"client {caller.client_id} is not registered any more")
-    caller.generation = generation_for(version)
     caller.knows_all_codecs = "codecs" in context
     caller.user_id = user_id
     caller.suspended_user = None

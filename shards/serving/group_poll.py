@@ -6,10 +6,11 @@ no error, but nothing. By callbacks, and without state: a session has one reques
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.errors import NotResolvedConsumer, PartitionNotFound
+from borzoi.protocol.generations import Generation
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.shards.groups.roster import Holding
 from borzoi.shards.groups.share import Share
@@ -20,12 +21,11 @@ from borzoi.shards.rings.poll import Poll
 from borzoi.shards.serving.reply import Messages, Reply
 from borzoi.storage.outcome import NO_SLICES, Slices
 
-NOTHING: Final = Messages(0, 0, 0, (), 0)
-"""For a member that has nothing to poll: partition 0, offset 0, no messages."""
-
 
 class Poller(Member, Protocol):
     """What a poll needs of its session."""
+
+    generation: Generation
 
     @property
     def reply(self) -> Callable[[Reply], None]:
@@ -49,9 +49,14 @@ def begin_group_poll(
     else:
         holding = poller.turns.next(share, topic.partitions_count)
     if holding is None or holding.partition >= topic.partitions_count:
-        poller.reply(NOTHING)
+        poller.reply(_nothing(poller))
         return
     _poll(services, poller, command, stream, topic, share, holding)
+
+
+def _nothing(poller: Poller) -> Messages:
+    """For a member that has nothing to poll: no partition, offset 0, no messages."""
+    return Messages(poller.generation.no_partition, 0, 0, (), 0)
 
 
 def _poll(
@@ -82,7 +87,7 @@ def _poll(
             poller.reply(Messages(holding.partition, current, count, views, size))
         elif status in (NotResolvedConsumer.status, PartitionNotFound.status):
             # It went to another member, or was purged or deleted, while we were asking.
-            poller.reply(NOTHING)
+            poller.reply(_nothing(poller))
         else:
             poller.fail_with(status)
 

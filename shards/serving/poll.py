@@ -11,7 +11,7 @@ from borzoi.protocol.batch import POLL_TAIL, find_poll
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.errors import BrokerError, InvalidCommand, PartitionNotFound
-from borzoi.protocol.generations import CLASSIC, Generation, encode_command
+from borzoi.protocol.generations import encode_command
 from borzoi.protocol.identifiers import ConsumerKind, StrategyKind, consumer_number
 from borzoi.router.target import Target
 from borzoi.shards.handlers.services import Services
@@ -45,8 +45,6 @@ PendingPoll: TypeAlias = tuple[PollRoute, Poll]
 class Poller(GroupPoller, Protocol):
     """What a poll needs of its session."""
 
-    generation: Generation
-
     def no_login(self, code: int, payload: memoryview) -> BrokerError:
         """Why a request without a login is refused."""
 
@@ -73,7 +71,7 @@ class Polling:
         """Find what a request wants."""
         if self._published[0] != self._version or self._poller.user_id != self._user:
             self._forget_routes(payload)
-        if self._poller.generation is CLASSIC:
+        if self._poller.generation.polls_as_classic:
             found = find_poll(payload, self._routes)
             if found is not None:
                 route, strategy, value, count, auto_commit = found
@@ -126,7 +124,8 @@ class Polling:
             consumer_number(command.consumer.id),
         )
         # Only a request without trailing bytes ends with its strategy and count.
-        if len(encode_command(command)) == payload.nbytes:
+        is_known_by_bytes = self._poller.generation.polls_as_classic
+        if is_known_by_bytes and len(encode_command(command)) == payload.nbytes:
             if len(self._routes) >= ROUTES_MAX:
                 self._routes.clear()
             self._routes[bytes(payload[: -POLL_TAIL.size])] = route

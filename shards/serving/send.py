@@ -10,20 +10,22 @@ batch.
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from borzoi.protocol.batch import clear_first_checksum, find_send
+from borzoi.protocol.batch import clear_first_checksum, find_send, first_stamped_offset
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import BrokerError, PartitionNotFound
 from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.protocol.identifiers import Balanced, PartitionId
 from borzoi.protocol.payload import U32
+from borzoi.protocol.responses.sent import SentBatch
 from borzoi.protocol.send_messages import SendMessages
-from borzoi.protocol.send_target import read_head
 from borzoi.router.buffer import Buffer
+from borzoi.router.placement import unpack_namespace
 from borzoi.router.target import Target
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.serving.new_life import Named, new_life
-from borzoi.shards.serving.reply import OK, Reply
+from borzoi.shards.serving.reply import OK, Reply, Value
 
+SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
 ROUTES_MAX: Final = 64
 """Places one session is remembered to send to; one more and all are looked up again."""
 
@@ -88,12 +90,19 @@ class Sending:
             position = buffer.position + start
         else:
             buffer, position = None, 0
-        if self._sender.generation is CLASSIC:
+        generation = self._sender.generation
+        if generation is CLASSIC:
             found = find_send(payload, self._routes)
             if found is not None:
                 route, count, batch_start = found
                 batch = payload[batch_start:]
                 self._append((count, route, batch, buffer, position + batch_start))
+                return
+        elif generation.find_send is not None:
+            converted = generation.find_send(payload, self._routes)
+            if converted is not None:
+                route, count, batch = converted
+                self._append((count, route, batch, None, 0))
                 return
         self._begin_unknown(payload, buffer, position)
 
@@ -101,7 +110,8 @@ class Sending:
         """Raise what a send will be refused with whose first bytes are there, if they say so."""
         if self._published[0] != self._version or self._sender.user_id != self._user:
             self._forget_routes(head)
-        if self._sender.generation is not CLASSIC:
+        read_head = self._sender.generation.read_head
+        if read_head is None:
             return
         stream, topic, place = read_head(head)
         if place not in self._routes:
@@ -132,12 +142,13 @@ class Sending:
             owner != services.appends.shard and isinstance(command.partitioning, PartitionId),
         )
         clear_first_checksum(command.batch)
+        has_place = command.batch_start is not None or self._sender.generation.find_send is not None
+        if has_place and not isinstance(command.partitioning, Balanced):
+            self._remember(payload, route)
         if command.batch_start is None:
             # The batch was rebuilt, in private memory.
             self._append((command.message_count, route, command.batch, None, 0))
             return
-        if not isinstance(command.partitioning, Balanced):
-            self._remember(payload, route)
         position += command.batch_start
         self._append((command.message_count, route, command.batch, buffer, position))
 
@@ -163,7 +174,10 @@ class Sending:
             return
         self._in_work = None
         if status == 0:
-            self._sender.reply(OK)
+            if self._sender.generation.confirms_sends:
+                self._sender.reply(Value(SEND_MESSAGES, _confirmed(work)))
+            else:
+                self._sender.reply(OK)
             if work[1].attracts:
                 self._sender.move_to(work[1].owner)
         else:
@@ -180,3 +194,12 @@ class Sending:
         self._append((count, route._replace(target=moved), batch, buffer, position))
         self._retried = True
         return True
+
+
+def _confirmed(work: PendingSend) -> SentBatch:
+    """Where the messages of an answered send lie."""
+    _, route, batch, _, _ = work
+    stream_id, topic_id, partition_id = unpack_namespace(route.target.namespace)
+    # None if deduplication has left out the first message: its offset is not known.
+    first = first_stamped_offset(batch)
+    return SentBatch(stream_id, topic_id, partition_id, 0 if first is None else first)

@@ -73,6 +73,9 @@ class Link(Protocol):
     def reply(self, reply: Reply) -> None:
         """End the request in work with this."""
 
+    def speak(self, generation: Generation) -> None:
+        """Cut and answer requests as clients of this generation do."""
+
     def let_go(self) -> socket.socket | None:
         """The socket, if this is a plain TCP connection with nothing in work."""
 
@@ -112,7 +115,7 @@ class Session:
             session.user_id = user.id
         else:
             session.suspended_user = user.id
-        session.generation = GENERATIONS[state.generation]
+        session.speak(GENERATIONS[state.generation])
         session.knows_all_codecs = state.knows_all_codecs
         session.turns = Turns(state.seats)
         session.last_heartbeat = state.last_heartbeat
@@ -122,6 +125,12 @@ class Session:
     def settle_in(self, state: SessionState) -> None:
         """The adopted session is known here by now: so are its groups."""
         self._services.groups.arrived(self.client_id, state.seats)
+
+    def speak(self, generation: Generation) -> None:
+        """The client is of this generation, as its first bytes or its login tell."""
+        if generation is not self.generation:
+            self.generation = generation
+            self._link.speak(generation)
 
     @property
     def taker(self) -> str:

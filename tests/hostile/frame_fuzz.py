@@ -20,7 +20,7 @@ from borzoi.protocol.framing import (
     NOT_WHOLE,
     ClassicFraming,
     Frame,
-    Malformed,
+    Refused,
 )
 from borzoi.protocol.generations import CLASSIC, decode_reply
 from borzoi.protocol.send_messages import SendMessages
@@ -75,7 +75,7 @@ def try_bytes(data: bytes) -> bool:
         assert whole == cut.code
     else:
         assert whole == NOT_WHOLE
-    if isinstance(cut, Malformed) or cut.code is None:
+    if isinstance(cut, Refused) or cut.code is None:
         return False
     payload_size = cut.total - FRAMING.header_size
     refused = refusal(LIMITS, cut.code, cut.total, payload_size, without_login=None)

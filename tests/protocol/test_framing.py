@@ -5,14 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.protocol.codes import Code
+from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.framing import (
     NOT_WHOLE,
     OK,
     REQUEST_HEADER,
     ClassicFraming,
     Frame,
-    Malformed,
     Need,
+    Refused,
     encode_request,
     encode_response,
 )
@@ -65,7 +66,9 @@ def test_bytes_behind_end_do_not_count() -> None:
 def test_a_length_that_does_not_cover_the_code(length: int) -> None:
     """Only the header's eight bytes are consumed."""
     wire = REQUEST_HEADER.pack(length, Code.PING)
-    assert FRAMING.cut(memoryview(wire), 0, len(wire)) == Malformed(8)
+    assert FRAMING.cut(memoryview(wire), 0, len(wire)) == Refused(
+        8, encode_response(InvalidCommand.status)
+    )
 
 
 def test_a_hostile_length_is_returned_and_not_waited_for() -> None:

@@ -20,7 +20,7 @@ from borzoi.protocol.framing import (
     OK,
     ClassicFraming,
     Frame,
-    Malformed,
+    Refused,
     encode_request,
     encode_response,
 )
@@ -216,6 +216,10 @@ class ScriptedSession:
         self.waiting = code, payload, copied
         if not self.later():
             self.finish()
+
+    def speak(self, generation: Generation) -> None:
+        self.generation = generation
+        self._connection.speak(generation)
 
     @property
     def status_without_login(self) -> int | None:
@@ -462,11 +466,11 @@ def cut_by_the_machine(data: bytes) -> Iterator[Begun | bytes]:
     framing, view, start = ClassicFraming(), memoryview(data), 0
     while start < len(data):
         cut = framing.cut(view, start, len(data))
-        assert isinstance(cut, Frame | Malformed), "the stream ends with a whole frame"
+        assert isinstance(cut, Frame | Refused), "the stream ends with a whole frame"
         if isinstance(cut, Frame):
             yield Begun(cut.code, bytes(cut.payload))
         else:
-            yield framing.status(InvalidCommand.status)
+            yield cut.answer
         start += cut.total
 
 
