@@ -119,6 +119,8 @@ class Intake:
             assert isinstance(frame, Frame), "a buffer is as long as its frame"
             self._carrier.begin(frame, filling, framing.header_size)
             self.go_on()
+        elif self.reading.writes_in_pieces:
+            self.reading.acknowledge()
 
     def take(self, block: Buffer, start: int, nbytes: int) -> None:
         """Bytes have arrived in a receive block."""
@@ -215,6 +217,7 @@ class Intake:
         self._filled = present.nbytes
         self.expects_large = True
         self._patience.wait_for_frame(self._loop.time())
+        self._hurry(present.nbytes)
         return True
 
     def _begin(self, frame: Frame, block: Buffer | None, view: memoryview, start: int) -> bool:
@@ -245,6 +248,14 @@ class Intake:
         """Too little of a frame is there to say what becomes of it."""
         self._patience.wait_for_frame(self._loop.time())
         self.kept = bytes(present)
+        self._hurry(present.nbytes)
+
+    def _hurry(self, present_size: int) -> None:
+        """Have the rest of a frame sent at once by a client that writes header and body apart."""
+        if present_size <= self._carrier.framing.header_size:
+            self.reading.writes_in_pieces = True
+        if self.reading.writes_in_pieces:
+            self.reading.acknowledge()
 
     def _keep(self, rest: memoryview) -> None:
         """Bytes whose turn has not come. At most one receive window: reading pauses with it."""

@@ -2,9 +2,14 @@
 
 Owned by a connection. While reading is paused the kernel keeps what arrives, and the client
 notices when its window is full: back-pressure costs nothing else.
+
+The official clients write a frame in pieces and leave Nagle's algorithm on: their kernel keeps the
+second piece until the first is acknowledged, which ours puts off by 40 ms. So what has come of an
+incomplete frame is acknowledged at once, on connections that are seen to write so.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 from borzoi.router.pool import NO_TAKER, MemoryPool, Waiter
@@ -15,6 +20,7 @@ class Reading:
 
     __slots__ = (
         "_go_on", "_loop", "_pool", "_pool_waiter", "_waits_for_turn", "is_paused", "transport",
+        "writes_in_pieces",
     )  # fmt: skip
 
     def __init__(
@@ -27,6 +33,7 @@ class Reading:
         self._waits_for_turn = False
         self.is_paused = False
         self.transport: asyncio.Transport | None = None  # None: not open yet, or not any more
+        self.writes_in_pieces = False  # the client: its headers come without what follows
 
     @property
     def must_wait(self) -> bool:
@@ -44,6 +51,12 @@ class Reading:
         assert self.transport is not None, "only an open transport is read from"
         self.is_paused = False
         self.transport.resume_reading()
+
+    def acknowledge(self) -> None:
+        """Let the client's kernel send the rest of a frame now. The option does not last."""
+        if self.transport is not None:
+            connected = self.transport.get_extra_info("socket")
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def end(self) -> None:
         """The transport is gone: nothing is waited for any more."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -79,6 +80,7 @@ class HandTransport:
         self.closing = False
         self.aborted = False
         self.wrote_eof = False
+        self.acknowledged_count = 0
         self._paused = False
         self._lost = False
         self._high, self._low = HIGH_WATER, HIGH_WATER // 4
@@ -86,7 +88,14 @@ class HandTransport:
     # What the connection calls.
 
     def get_extra_info(self, name: str) -> Any:
-        return self.peer if name == "peername" else None
+        return {"peername": self.peer, "socket": self}[name]
+
+    def fileno(self) -> int:
+        return -1
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        assert (level, option, value) == (socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        self.acknowledged_count += 1
 
     def pause_reading(self) -> None:
         assert self.reading, "paused twice"
@@ -530,6 +539,34 @@ def test_a_value_that_cannot_be_encoded_leaves_the_request_in_work(bench: Bench)
         bench.connection.reply(Value(Code.PING, object()))
     assert not bench.connection.is_idle
     assert bench.transport.sent == b""
+
+
+PIECES = [
+    # What the official clients write of a classic frame: its length, its code, its body.
+    ([4, 4, 300], 2),
+    # Header and body.
+    ([8, 300], 1),
+    ([8, 3 * WINDOW], 1),
+    # Length and code; the kernel sends full packets of a long body at once, and keeps its end.
+    ([4, 1000, 2 * WINDOW - 1000, 10], 3),
+    # One write, however it is received.
+    ([308], 0),
+    ([4096, WINDOW, WINDOW], 0),
+]
+
+
+@pytest.mark.parametrize(("pieces", "acknowledged"), PIECES)
+def test_pieces_of_a_frame_are_acknowledged_at_once(
+    bench: Bench, pieces: list[int], acknowledged: int
+) -> None:
+    size = sum(pieces) - ClassicFraming.header_size
+    data = Sent("good", Code.PING, size).data
+    start = 0
+    for piece in pieces:
+        bench.deliver(data[start : start + piece])
+        start += piece
+    assert len(bench.session.begun) == 1
+    assert bench.transport.acknowledged_count == acknowledged
 
 
 def test_what_kills_workers_is_refused_and_the_rest_carried_out(bench: Bench) -> None:
