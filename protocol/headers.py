@@ -9,7 +9,7 @@ One pair; a block is pairs back to back, without a count:
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -90,7 +90,7 @@ def header_field(value: HeaderScalar, kind: HeaderKind | None = None) -> HeaderF
     except (OverflowError, struct.error) as error:
         raise InvalidHeaderValue(f"{value!r} does not fit {kind.name}") from error
     field = HeaderField(kind, data)
-    if not _is_well_formed(field):
+    if not is_well_formed(field):
         raise InvalidHeaderValue(f"{value!r} does not fit {kind.name}")
     return field
 
@@ -114,9 +114,9 @@ def encode_user_headers(headers: Mapping[HeaderField, HeaderField]) -> bytes:
     """The pairs in the order of the mapping."""
     parts: list[bytes] = []
     for key, value in headers.items():
-        if not _is_well_formed(key):
+        if not is_well_formed(key):
             raise InvalidHeaderKey(f"a key of kind {key.kind.name} with {len(key.data)} bytes")
-        if not _is_well_formed(value):
+        if not is_well_formed(value):
             raise InvalidHeaderValue(f"a {value.kind.name} value with {len(value.data)} bytes")
         parts += (
             FIELD.pack(key.kind, len(key.data)),
@@ -129,18 +129,20 @@ def encode_user_headers(headers: Mapping[HeaderField, HeaderField]) -> bytes:
 
 def decode_user_headers(block: bytes | memoryview) -> UserHeaders:
     """The pairs of a block; the last one wins where a key is repeated."""
-    headers: UserHeaders = {}
-    view = memoryview(block)
+    return dict(decode_pairs(memoryview(block)))
+
+
+def decode_pairs(view: memoryview) -> Iterator[tuple[HeaderField, HeaderField]]:
+    """The pairs of a block in their order, each checked."""
     at = 0
     while at < len(view):
         key, at = _field_at(view, at)
-        if not _is_well_formed(key):
+        if not is_well_formed(key):
             raise InvalidHeaderKey(f"a key of kind {key.kind.name} with {len(key.data)} bytes")
         value, at = _field_at(view, at)
-        if not _is_well_formed(value):
+        if not is_well_formed(value):
             raise InvalidHeaderValue(f"a {value.kind.name} value with {len(value.data)} bytes")
-        headers[key] = value
-    return headers
+        yield key, value
 
 
 def is_header_block(block: memoryview) -> bool:
@@ -166,7 +168,8 @@ def _field_at(view: memoryview, at: int) -> tuple[HeaderField, int]:
     return HeaderField(kind, bytes(view[start : start + size])), start + size
 
 
-def _is_well_formed(field: HeaderField) -> bool:
+def is_well_formed(field: HeaderField) -> bool:
+    """Whether the kind of a key or value allows so many bytes."""
     fixed = FIXED_SIZES.get(field.kind)
     if fixed is not None:
         return len(field.data) == fixed

@@ -1,8 +1,7 @@
-"""How a generation of clients shows messages that it does not read as they are stored.
+"""What a poll shows to clients that know messages in another layout than the stored one.
 
-A form is pure and has no state. Messages come in as views of the log, whole messages in each view,
-and leave converted. Because the length of an answer stands before it, `size` walks over the heads
-of all messages first; `pieces` then converts as far as it is asked to, so that a large answer is
+A form is pure and has no state. The length of an answer stands before it, so `size` walks over the
+heads of all messages first; `pieces` then converts as far as it is asked to. A large answer is
 converted in turns and never lies in memory as a whole.
 """
 
@@ -11,15 +10,21 @@ from typing import Protocol
 
 
 class MessageForm(Protocol):
-    """Messages as one generation reads them."""
+    """How stored messages leave for one kind of client.
 
-    partition_base: int
-    """The number of the first partition."""
+    `views` are stored messages, whole ones in each view. `partition_id` counts from 0, as the
+    broker does.
+    """
+
+    @property
+    def partition_base(self) -> int:
+        """What is added to a partition id where the client reads it."""
 
     def size(self, views: Sequence[memoryview], partition_id: int) -> int:
-        """The bytes of all pieces."""
+        """How many bytes pieces() gives, exactly."""
 
-    def pieces(
-        self, views: Sequence[memoryview], partition_id: int
-    ) -> Iterator[bytes | memoryview]:
-        """The messages, converted; each piece is made of at most about 1 MiB of the log."""
+    def pieces(self, views: Sequence[memoryview], partition_id: int) -> Iterator[bytes]:
+        """The messages as they leave, converted when asked for, about a MiB at a time."""
+
+    def whole(self, views: Sequence[memoryview], partition_id: int) -> bytes:
+        """All pieces at once: for a poll that is small, cheaper than size() and pieces()."""

@@ -259,11 +259,16 @@ class Connection(asyncio.BufferedProtocol):
         assert type(reply) is Messages, "there are three kinds of replies"
         shows = self._shows
         assert shows is not None, "messages that leave as stored are not converted"
-        partition_id = reply.partition_id
-        size = shows.size(reply.views, partition_id)
+        partition_id, views = reply.partition_id, reply.views
+        messages: Iterable[bytes | memoryview]
+        if reply.size <= WHOLE_SIZE_MAX:
+            messages = (shows.whole(views, partition_id),)
+            size = len(messages[0])
+        else:
+            size, messages = shows.size(views, partition_id), shows.pieces(views, partition_id)
         shown_id = partition_id + shows.partition_base
         head = self._polled(shown_id, reply.current_offset, reply.message_count, size)
-        return size, chain((head,), shows.pieces(reply.views, partition_id))
+        return size, chain((head,), messages)
 
     def _begin_large(
         self, transport: asyncio.Transport, parts: Iterable[bytes | memoryview]
