@@ -7,7 +7,6 @@ messages, an archive) brings a PayloadCodec of its own.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
 from borzoi.protocol.kinds import Kind, described
 from borzoi.protocol.layout import Layouts
@@ -53,7 +52,7 @@ class CommandCodec(NamedTuple):
     answer: PayloadCodec
 
 
-def codecs(layouts: Layouts, rows: Mapping[Code, Row]) -> dict[int, CommandCodec]:
+def codecs(layouts: Layouts, rows: Mapping[Any, Row]) -> dict[int, CommandCodec]:
     """The codecs of a generation by code."""
     return {
         code: CommandCodec(

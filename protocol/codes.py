@@ -1,6 +1,11 @@
-"""The 47 numbers that say what a request wants. A code never changes its meaning."""
+"""The numbers that say what a request wants. A code never changes its meaning.
+
+Code has the 47 that every generation of clients but the oldest knows. LaterCode has those that came
+with the consensus framing.
+"""
 
 from enum import IntEnum
+from typing import Final
 
 
 class Code(IntEnum):
@@ -53,3 +58,19 @@ class Code(IntEnum):
     DELETE_CONSUMER_GROUP = 603
     JOIN_CONSUMER_GROUP = 604
     LEAVE_CONSUMER_GROUP = 605
+
+
+class LaterCode(IntEnum):
+    """Commands of the generation after 0.8, beside those of Code."""
+
+    DESCRIBE_OPTIONS = 13
+    LOGIN_REGISTER = 40
+    SYNC_CONSUMER_GROUP = 606
+
+
+_NAMES: Final = {int(code): code.name for kind in (Code, LaterCode) for code in kind}
+
+
+def code_name(code: int) -> str:
+    """The name of a command, or its number if it has none."""
+    return _NAMES.get(code) or f"command {code}"

@@ -69,6 +69,17 @@ class Refused(NamedTuple):
 Cut: TypeAlias = Frame | Need | Refused
 
 
+class Bound(NamedTuple):
+    """The session that all requests of a connection have to be of, and the client's id for it."""
+
+    session: int
+    client: bytes
+
+
+UNBOUND: Final = Bound(0, b"")
+"""Of a connection whose requests carry no session, or which is not logged in."""
+
+
 class Framing(Protocol):
     """How the requests of one client are cut, and how its responses begin."""
 
@@ -92,6 +103,15 @@ class Framing(Protocol):
 
     def parting(self, status: int) -> bytes:
         """Last words before the broker closes, while no request is in work."""
+
+    def bind(self, session: int) -> None:
+        """The request in work has logged in and is the first of this session; 0: of none."""
+
+    def bound(self) -> Bound:
+        """The session that requests have to be of."""
+
+    def adopt(self, bound: Bound) -> None:
+        """Go on with the session of a connection that has moved here."""
 
 
 class ClassicFraming:
@@ -137,6 +157,16 @@ class ClassicFraming:
     def parting(self, status: int) -> bytes:
         """Last words before the broker closes, while no request is in work."""
         return self.status(status)
+
+    def bind(self, session: int) -> None:
+        """Requests carry no session."""
+
+    def bound(self) -> Bound:
+        """None."""
+        return UNBOUND
+
+    def adopt(self, bound: Bound) -> None:
+        """There is nothing to go on with."""
 
 
 def encode_request(code: int, payload: bytes = b"") -> bytes:

@@ -208,6 +208,16 @@ def pack_items(item: Kind, items: Iterable[Any]) -> bytes:
     return b"".join(map(item.pack, items))
 
 
+def read_blob(reader: PayloadReader) -> bytes:
+    """Bytes behind their length."""
+    return bytes(reader.take(reader.u32()))
+
+
+def pack_blob(data: bytes) -> bytes:
+    """What read_blob() reads."""
+    return U32.pack(len(data)) + data
+
+
 U32: Final = Number("I")
 IDENTIFIER: Final = Kind(PayloadReader.identifier, pack_identifier, 3)
 CONSUMER: Final = Kind(PayloadReader.consumer, pack_consumer, 4)
@@ -224,6 +234,9 @@ u64: TypeAlias = Annotated[int, Number("Q")]
 f32: TypeAlias = Annotated[float, Number("f")]
 name8: TypeAlias = Annotated[str, Kind(PayloadReader.str8, pack_str8, 1)]  # 1 to 255 bytes
 text32: TypeAlias = Annotated[str, Kind(PayloadReader.str32, pack_str32, 4)]
+blob32: TypeAlias = Annotated[bytes, Kind(read_blob, pack_blob, 4)]  # length u32, bytes
+no_options: TypeAlias = Annotated[bytes, absent(b"")]
+"""Named values (consensus/options.py), in the generations that have them."""
 id32: TypeAlias = Annotated[int, ID]
 """The number of a stream, topic, partition, group or user; other generations count from 1."""
 partition: TypeAlias = Annotated[int | None, PARTITION]

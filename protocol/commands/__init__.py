@@ -14,6 +14,7 @@ from borzoi.protocol.commands.groups import (
     GetConsumerGroups,
     JoinConsumerGroup,
     LeaveConsumerGroup,
+    SyncConsumerGroup,
 )
 from borzoi.protocol.commands.messages import FlushUnsavedBuffer, PollMessages
 from borzoi.protocol.commands.offsets import (
@@ -29,6 +30,7 @@ from borzoi.protocol.commands.sessions import (
     LoginUser,
     LoginWithPersonalAccessToken,
     LogoutUser,
+    Register,
 )
 from borzoi.protocol.commands.streams import (
     CreateStream,
@@ -39,12 +41,14 @@ from borzoi.protocol.commands.streams import (
     UpdateStream,
 )
 from borzoi.protocol.commands.system import (
+    DescribeOptions,
     GetClient,
     GetClients,
     GetClusterMetadata,
     GetMe,
     GetSnapshot,
     GetStats,
+    OptionScope,
     Ping,
     SnapshotCompression,
     SnapshotType,

@@ -52,6 +52,15 @@ class JoinConsumerGroup(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class SyncConsumerGroup(Request):
+    """Which partitions this session has to poll as a member."""
+
+    stream: Identifier
+    topic: Identifier
+    group: Identifier
+
+
+@dataclass(frozen=True, slots=True)
 class LeaveConsumerGroup(Request):
     """End the membership of this session."""
 

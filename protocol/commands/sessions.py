@@ -48,6 +48,22 @@ class LoginWithPersonalAccessToken(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class Register(Request):
+    """Log in and get a session number: with name and password, or with a token if these are None.
+
+    The protocol version is major << 20 | minor << 10 | patch.
+    """
+
+    protocol_version: int
+    sdk_name: str
+    sdk_version: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    context: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LoginUser(Request):
     """Log in. Version and context say what the client is; both may be empty."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from borzoi.protocol.commands.request import Request
 from borzoi.protocol.identifiers import Identifier
-from borzoi.protocol.kinds import name8
+from borzoi.protocol.kinds import name8, no_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class CreateStream(Request):
     """A new stream; the server chooses its id."""
 
     name: name8
+    options: no_options = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class UpdateStream(Request):
 
     stream: Identifier
     name: name8
+    options: no_options = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,21 @@ class GetClusterMetadata(Request):
     __slots__ = ()
 
 
+class OptionScope(IntEnum):
+    """What options are about."""
+
+    TOPIC = 1
+    STREAM = 2
+    USER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeOptions(Request):
+    """Which options there are, and what they are when they are not given."""
+
+    scope: OptionScope
+
+
 class GetMe(Request):
     """The session that asks."""
 

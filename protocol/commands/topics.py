@@ -2,7 +2,8 @@
 
 Compression stands before message expiry here and behind it in the answers; that is the wire.
 Expiry is in microseconds, size in bytes; 0 asks for the server's default, u64 max means never
-and unlimited.
+and unlimited. Clients of the generation that has options give these three as options, which win
+over the fields (shards/metadata/topic_options.py).
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Annotated, Final, TypeAlias
 from borzoi.protocol.commands.request import Request
 from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.identifiers import Identifier
-from borzoi.protocol.kinds import Number, id32, name8, u8, u32, u64
+from borzoi.protocol.kinds import Number, id32, name8, no_options, u8, u32, u64
 
 COMPRESSION_MIN: Final = 1  # none; 2 gzip
 COMPRESSION_MAX: Final = 4  # 3 lz4, 4 zstd: known to borzoi, not to the official clients
@@ -25,6 +26,10 @@ def known_compression(code: int) -> int:
 
 
 compression: TypeAlias = Annotated[int, Number("B", known_compression, may_fail=True)]
+
+KEPT: Final = -1
+"""In an update: the setting stays as it is. Of a generation where settings are options, which may
+be left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class CreateTopic(Request):
     max_topic_size: u64
     replication_factor: u8
     name: name8
+    options: no_options = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ class UpdateTopic(Request):
     max_topic_size: u64
     replication_factor: u8
     name: name8
+    options: no_options = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from borzoi.protocol.commands.request import Request
 from borzoi.protocol.identifiers import Identifier
-from borzoi.protocol.kinds import name8
+from borzoi.protocol.kinds import name8, no_options
 from borzoi.protocol.permissions import Permissions
 from borzoi.protocol.permissions import UserStatus as UserStatus
 
@@ -50,6 +50,7 @@ class CreateUser(Request):
     password: name8 = field(repr=False)
     status: UserStatus = UserStatus.ACTIVE
     permissions: Permissions | None = None
+    options: no_options = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class UpdateUser(Request):
     user: Identifier
     username: name8 | None = None
     status: UserStatus | None = None
+    options: no_options = b""
 
 
 @dataclass(frozen=True, slots=True)

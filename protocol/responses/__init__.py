@@ -23,10 +23,13 @@ from borzoi.protocol.responses.consumers import (
     ConsumerGroupInfo,
     ConsumerGroupMember,
     ConsumerOffsetInfo,
+    GroupAssignment,
 )
+from borzoi.protocol.responses.options import OptionDescription
 from borzoi.protocol.responses.polled import (
     PolledMessages,
 )
+from borzoi.protocol.responses.sent import SentBatch
 from borzoi.protocol.responses.stats import (
     CacheMetric,
     Stats,
@@ -36,6 +39,7 @@ from borzoi.protocol.responses.topics import PartitionInfo, TopicDetails, TopicI
 from borzoi.protocol.responses.users import (
     Identity,
     RawToken,
+    Registered,
     TokenInfo,
     UserDetails,
     UserInfo,

@@ -34,6 +34,14 @@ class ConsumerGroupMember:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupAssignment:
+    """What a member has to poll. Another `generation` is another assignment."""
+
+    generation: u64
+    partitions: Annotated[tuple[int, ...], counted(id32)]
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerGroupDetails:
     """A group and its members."""
 

@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from borzoi.protocol.kinds import Announced, id32, name8, u8, u32, u64
+from borzoi.protocol.kinds import Announced, id32, name8, no_options, u8, u32, u64
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic; expiry in microseconds, sizes in bytes, u64 max is never and unlimited."""
+    """A topic; expiry in microseconds, sizes in bytes, u64 max is never and unlimited.
+
+    Explicit options were given by a client, derived ones are what holds for all other keys.
+    """
 
     id: id32
     created_at: u64
@@ -20,6 +23,8 @@ class TopicInfo:
     size_bytes: u64
     messages_count: u64
     name: name8
+    explicit_options: no_options = b""
+    derived_options: no_options = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
-from borzoi.protocol.kinds import id32, name8, optional, time_or_none, u64
+from borzoi.protocol.kinds import id32, name8, optional, time_or_none, u32, u64
 from borzoi.protocol.permissions import Permissions, UserStatus
 
 # One flag byte would do, but the official clients insist on four.
@@ -15,6 +15,16 @@ class Identity:
     """Who just logged in."""
 
     user_id: id32
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """Who just logged in, and the number that all requests of the session carry."""
+
+    user_id: id32
+    session: u64
+    protocol_version: u32
+    server_version: name8
 
 
 @dataclass(frozen=True, slots=True)

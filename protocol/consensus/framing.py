@@ -1,0 +1,260 @@
+"""The consensus framing: 256 bytes before each payload, in both directions.
+
+    request   48 size u32 | 60 kind u8 = 5 | 128 client u128 | 144 request_checksum u128
+              168 request u64 | 176 operation u8 | 184 session u64 | 196 code u32
+    reply     48 size u32 | 60 kind u8 = 8 | 128 request_checksum u128 | 160 client u128
+              176 op u64 | 184 commit u64 | 200 request u64 | 208 operation u8 | 216 status u32
+
+`size` counts header and payload. All other bytes are zero, and not looked at in requests. A reply
+echoes what its request said of itself, so this machine keeps the header it has cut last: a
+connection has one request in work. Once a login has got its session number, every request but
+another login has to carry that number and the client id of the login; what does not is evicted.
+A position in a replicated log does not exist here; replies are counted instead.
+"""
+
+import struct
+from typing import Final
+
+import xxhash
+
+from borzoi.protocol.consensus.evictions import (
+    HEADER_SIZE,
+    NO_CLIENT,
+    Reason,
+    eviction,
+)
+from borzoi.protocol.consensus.operations import (
+    CODE_OF,
+    HAS_SECTION,
+    LOGINS_IN_QUERIES,
+    NO_CODE,
+    QUERY,
+    REFUSAL,
+    REGISTER,
+    STAMPED,
+    SUCCEEDED,
+)
+from borzoi.protocol.errors import (
+    IncompatibleProtocol,
+    InvalidCommand,
+    InvalidCredentials,
+    InvalidFormat,
+    InvalidPersonalAccessToken,
+    StaleClient,
+    Unauthenticated,
+)
+from borzoi.protocol.framing import (
+    CODE_SIZE,
+    NOT_WHOLE,
+    REQUEST_HEADER,
+    Bound,
+    Cut,
+    Frame,
+    Need,
+    Refused,
+)
+from borzoi.protocol.responses.polled import POLLED_HEADER
+
+REQUEST: Final = 5
+REPLY: Final = 8
+FIELDS_AT: Final = 48
+FIELDS: Final = struct.Struct("<I8xB67x16s16s8xQB7xQ4xI")
+REPLY_LAYOUT: Final = struct.Struct("<48xI8xB67x16s16x16sQQ8xQB7xI36x")
+NOT_STAMPED: Final = bytes(16)
+NO_SESSION: Final = 0
+STAMP: Final = struct.Struct("<QQ")
+
+# The last bytes of a header are reserved. What a framing has to leave before a payload fits there.
+CLASSIC_HEADER_AT: Final = HEADER_SIZE - REQUEST_HEADER.size
+
+_fields: Final = FIELDS.unpack_from
+_leave_classic_header: Final = REQUEST_HEADER.pack_into
+_POLLED_SIZE: Final = POLLED_HEADER.size
+
+LOGIN_REFUSALS: Final = {
+    InvalidCredentials.status: Reason.INVALID_CREDENTIALS,
+    InvalidPersonalAccessToken.status: Reason.INVALID_TOKEN,
+    IncompatibleProtocol.status: Reason.INCOMPATIBLE_PROTOCOL,
+    InvalidCommand.status: Reason.MALFORMED_LOGIN,
+    InvalidFormat.status: Reason.MALFORMED_LOGIN,
+}
+"""A login that is refused with another status gets that status in a reply."""
+
+
+class ConsensusFraming:
+    """The framing of one connection, with the request in work and the session it belongs to."""
+
+    __slots__ = (
+        "_bound_client", "_bound_session", "_checksum", "_count", "client", "operation", "request",
+    )  # fmt: skip
+
+    header_size: int = HEADER_SIZE
+
+    def __init__(self) -> None:
+        # Of the request that was cut last.
+        self.client = NO_CLIENT
+        self.request = 0
+        self.operation = QUERY
+        self._checksum = NOT_STAMPED
+        self._bound_client = NO_CLIENT
+        self._bound_session = NO_SESSION
+        self._count = 0
+
+    def bind(self, session: int) -> None:
+        """The request in work has logged in under this number; 0: has logged out."""
+        self._bound_session = session
+        self._bound_client = self.client if session else NO_CLIENT
+
+    def bound(self) -> Bound:
+        """The session that requests have to be of."""
+        return Bound(self._bound_session, self._bound_client)
+
+    def adopt(self, bound: Bound) -> None:
+        """Go on with the session of a connection that has moved here."""
+        self._bound_session, self._bound_client = bound
+        self.client = bound.client
+
+    # Requests.
+
+    def whole(self, view: memoryview, start: int, end: int) -> int:
+        """The code of the one frame that fills these bytes exactly, otherwise NOT_WHOLE."""
+        if end - start < HEADER_SIZE:
+            return NOT_WHOLE
+        size, kind, client, checksum, request, operation, session, code = _fields(
+            view, start + FIELDS_AT
+        )
+        if size != end - start or kind != REQUEST:
+            return NOT_WHOLE
+        if operation != QUERY:
+            code = CODE_OF[operation]
+            if code == NO_CODE or not (
+                checksum == NOT_STAMPED
+                or operation not in STAMPED
+                or _fits(checksum, view[start + HEADER_SIZE : end])
+            ):
+                return NOT_WHOLE
+        elif code in LOGINS_IN_QUERIES:
+            return NOT_WHOLE
+        if operation != REGISTER and not self._is_of_session(session, client):
+            return NOT_WHOLE
+        self.client = client
+        self._checksum = checksum
+        self.request = request
+        self.operation = operation
+        # Whole frames are looked for in receive blocks only, which can be written.
+        _leave_classic_header(view, start + CLASSIC_HEADER_AT, size - HEADER_SIZE + CODE_SIZE, code)
+        return code  # type: ignore[no-any-return]
+
+    def cut(self, view: memoryview, start: int, end: int) -> Cut:
+        """What begins at `start`; bytes end at `end`."""
+        present = end - start
+        if present < HEADER_SIZE:
+            return Need(HEADER_SIZE)
+        size, kind, client, checksum, request, operation, session, code = _fields(
+            view, start + FIELDS_AT
+        )
+        self.client = client
+        self._checksum = checksum
+        self.request = request
+        self.operation = operation
+        refused = self._refused(size, kind, session, code)
+        if refused is not None:
+            return refused
+        if operation != QUERY:
+            code = CODE_OF[operation]
+        if present < size:
+            return Need(size, code)
+        payload = view[start + HEADER_SIZE : start + size]
+        if checksum != NOT_STAMPED and operation in STAMPED and not _fits(checksum, payload):
+            return Refused(size, self._reply(0, InvalidFormat.status))
+        if not view.readonly:
+            _leave_classic_header(
+                view, start + CLASSIC_HEADER_AT, size - HEADER_SIZE + CODE_SIZE, code
+            )
+        return Frame(code, payload, size)
+
+    def _is_of_session(self, session: int, client: bytes) -> bool:
+        """Whether a request may be carried out here; before the login its session decides that."""
+        bound = self._bound_session
+        return not bound or (session == bound and client == self._bound_client)
+
+    def _refused(self, size: int, kind: int, session: int, code: int) -> Refused | None:
+        """What becomes of a header that is refused, whatever its payload is."""
+        operation = self.operation
+        if kind != REQUEST:
+            return self._evicted(HEADER_SIZE, Reason.INVALID_OPERATION, close=True)
+        if size < HEADER_SIZE:
+            return self._evicted(HEADER_SIZE, Reason.INVALID_BODY_SIZE, close=True)
+        if operation == QUERY and code in LOGINS_IN_QUERIES:
+            return self._evicted(size, Reason.MALFORMED_LOGIN)
+        if operation != QUERY and CODE_OF[operation] == NO_CODE:
+            return self._evicted(size, Reason.INVALID_OPERATION)
+        if operation != REGISTER and not self._is_of_session(session, self.client):
+            return self._evicted(size, Reason.NO_SESSION)
+        return None
+
+    def _evicted(self, size: int, reason: Reason, *, close: bool = False) -> Refused:
+        return Refused(size, eviction(self.client, reason), close)
+
+    # Replies.
+
+    def status(self, status: int) -> bytes:
+        """A whole response without a payload."""
+        if status == 0:
+            return self.success(0)
+        if status == StaleClient.status:
+            return eviction(self.client, Reason.STALE_CLIENT)
+        operation = self.operation
+        if operation == REGISTER:
+            reason = LOGIN_REFUSALS.get(status)
+            return self._reply(0, status) if reason is None else eviction(self.client, reason)
+        if status == Unauthenticated.status and operation != QUERY:
+            return eviction(self.client, Reason.NO_SESSION)
+        if HAS_SECTION[operation]:
+            return self._reply(REFUSAL.size) + REFUSAL.pack(1, 0, status)
+        return self._reply(0, status)
+
+    def success(self, size: int) -> bytes:
+        """What stands before a payload of `size` bytes."""
+        if HAS_SECTION[self.operation]:
+            return self._reply(len(SUCCEEDED) + size) + SUCCEEDED
+        return self._reply(size)
+
+    def polled(self, partition_id: int, current_offset: int, count: int, size: int) -> bytes:
+        """What stands before the messages of a poll, `size` bytes."""
+        header = self._reply(_POLLED_SIZE + size)
+        return header + POLLED_HEADER.pack(partition_id, current_offset, count)
+
+    def parting(self, status: int) -> bytes:
+        """What is said before the broker closes the connection between two answers.
+
+        The client takes it as the answer to its next request: it connects and sends that again.
+        """
+        if self.client == NO_CLIENT:
+            return b""
+        stale = status == StaleClient.status
+        return eviction(self.client, Reason.STALE_CLIENT if stale else Reason.NO_SESSION)
+
+    def _reply(self, size: int, status: int = 0) -> bytes:
+        self._count = count = self._count + 1
+        return REPLY_LAYOUT.pack(
+            HEADER_SIZE + size,
+            REPLY,
+            self._checksum,
+            self.client,
+            count,
+            count,
+            self.request,
+            self.operation,
+            status,
+        )
+
+
+def _fits(checksum: bytes, payload: memoryview) -> bool:
+    """Whether the stamp of a request is the hash of its payload."""
+    return checksum == stamp(payload)
+
+
+def stamp(payload: bytes | memoryview) -> bytes:
+    """The hash of a payload as the request_checksum carries it."""
+    return STAMP.pack(xxhash.xxh3_64_intdigest(payload), 0)

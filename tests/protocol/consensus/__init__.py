@@ -1,0 +1,1 @@
+"""The consensus generation: framing, options, payloads."""
