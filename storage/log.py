@@ -20,18 +20,14 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from borzoi.protocol.errors import (
-    CannotCreateSegmentLogFile,
-    CannotSaveMessagesToSegment,
-    CannotSyncFile,
-)
+from borzoi.protocol.errors import CannotCreateSegmentLogFile, CannotSaveMessagesToSegment
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.encrypted_staging import new_group
 from borzoi.storage.files import Files
 from borzoi.storage.log_directory import LogDirectory
 from borzoi.storage.log_sync import LogSync, SyncPlan
-from borzoi.storage.open_files import OUT_OF_FILES, OpenFiles
+from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.published import Published
 from borzoi.storage.recent_ids import Tail, tail_of
 from borzoi.storage.recovered import Recovered
@@ -68,9 +64,9 @@ class PartitionLog:
         self.birth = birth
         self.settings = settings
         self.cipher = cipher
-        self._read_only = False
         self.recovery = recovery
         self._random_bytes = random_bytes
+        self._files = files
         self._place = LogDirectory(directory, files, open_files, exists=recovery.has_directory)
         self._sync = LogSync(self._place, list(recovery.unsynced), is_synced=recovery.is_synced)
 
@@ -180,14 +176,14 @@ class PartitionLog:
     @property
     def read_only(self) -> bool:
         """Whether nothing is written any more until a restart."""
-        return self._read_only
+        return self._sync.read_only
 
     def refuse_writes(self) -> None:
         """Makes the log read-only until a restart, so that nothing is published meanwhile.
 
         What a failed sync left in the files may show after the restart.
         """
-        self._read_only = True
+        self._sync.read_only = True
 
     @property
     def is_synced(self) -> bool:
@@ -232,7 +228,7 @@ class PartitionLog:
 
         The memory must stay untouched until write() has returned or raised.
         """
-        if self._read_only:
+        if self._sync.read_only:
             self._check_writable()
         return self._staged.add(batch, message_count, now_us)
 
@@ -253,7 +249,7 @@ class PartitionLog:
             if staged.sealed or self._must_cut or not self._has_active_files:
                 self._write_parts(staged)
             else:
-                self._place.append(
+                self._append(
                     staged.segment,
                     staged.start_position,
                     staged.buffers,
@@ -310,8 +306,26 @@ class PartitionLog:
         self._place.make(self.birth, for_offsets=False)
 
     def _check_writable(self) -> None:
-        if self._read_only:
+        if self._sync.read_only:
             raise CannotSaveMessagesToSegment(f"{self.directory} is read-only until a restart")
+
+    def _append(
+        self,
+        segment: int,
+        position: int,
+        buffers: list[memoryview],
+        index_position: int,
+        index_entries: bytearray,
+    ) -> None:
+        """Write batches and their entries, each at its position. With the kernel on return."""
+        place = self._place
+        kept = place.kept
+        if kept is None or not kept.is_open or place.kept_segment != segment:
+            kept = place.keep(segment)
+        log, index = kept.fds
+        # The log first: an entry of the index always stands for bytes that are there.
+        self._files.write_all(log, buffers, position)
+        self._files.write_all(index, (index_entries,), index_position)
 
     def _write_parts(self, staged: StagedGroup) -> None:
         """The unusual: segments to be made or sealed, or leftovers of a failed write."""
@@ -324,13 +338,14 @@ class PartitionLog:
             if part.segment != self._end.segment or not self._has_active_files:
                 self._created_in_group.append(part.segment)
                 self._place.make_segment(part.segment, part.end.form)
-            self._place.append(
-                part.segment,
-                part.position,
-                part.buffers,
-                part.index_position,
-                part.index_entries,
-            )
+            if part.buffers:
+                self._append(
+                    part.segment,
+                    part.position,
+                    part.buffers,
+                    part.index_position,
+                    part.index_entries,
+                )
         # They belong to the log now: the failure of a later group must not remove them.
         self._created_in_group = []
         self._has_active_files = True
@@ -372,22 +387,11 @@ class PartitionLog:
 
     def plan_sync(self) -> SyncPlan | None:
         """What a sync would have to do now, None when there is nothing."""
-        if self._read_only:
-            raise CannotSyncFile(f"{self.directory} is read-only until a restart")
-        if self._sync.is_synced or not self._place.exists:
-            return None
         return self._sync.plan(self.birth, self._end, has_active_files=self._has_active_files)
 
     def run_sync(self, plan: SyncPlan) -> None:
         """Carry out a plan; the slow part, which a thread may do while the owner writes on."""
-        try:
-            self._sync.run(plan)
-        except OSError as error:
-            # The kernel may have dropped the pages it could not write and say so only once. A
-            # lack of descriptors is no such thing: nothing was tried, the next sync may do it.
-            if error.errno not in OUT_OF_FILES:
-                self._read_only = True
-            raise CannotSyncFile(f"{self.directory}: {error}") from error
+        self._sync.run(plan)
 
     def finish_sync(self, plan: SyncPlan) -> None:
         """The owner takes note that a plan was carried out."""
@@ -403,10 +407,7 @@ class PartitionLog:
 
     def save_recovery_point(self) -> None:
         """Note durably how far the last finished sync got. Waits for the disk."""
-        try:
-            self._sync.save_recovery_point()
-        except OSError as error:
-            raise CannotSyncFile(f"{self.directory}: {error}") from error
+        self._sync.save_recovery_point()
 
     def close(self) -> None:
         """Let go of the files. Writes and syncs nothing, and nothing can be written any more."""

@@ -1,4 +1,4 @@
-"""The directory of a partition as its owner changes it: segments made, appended to, removed.
+"""The directory of a partition as its owner changes it: segments made, kept open, removed.
 
 One step after the other, OSErrors as they come; what they mean for the log is the log's matter.
 The order inside each step is what recovery relies on: a log before its index, the birth before
@@ -33,9 +33,10 @@ class LogDirectory:
         self._has_offset_directories = True  # if it exists: recovery sees to it
         # Counts the names made: one that appears while a sync runs must not count as synced.
         self.creations = 0
-        # The files of the segment appended to last, kept open as long as others do not need them.
-        self._kept_segment = -1
-        self._kept: KeptFiles | None = None
+        self.kept_segment = -1
+        """The segment appended to last."""
+        self.kept: KeptFiles | None = None
+        """Its log and index, open as long as other partitions do not need the descriptors."""
 
     def make(self, birth: int, *, for_offsets: bool = True) -> None:
         """Make the directory, unless it is there, and say whose life it holds. Not durable.
@@ -69,36 +70,18 @@ class LogDirectory:
         with self.open.use(index_path(self.path, segment), create=True):
             pass
 
-    def append(
-        self,
-        segment: int,
-        position: int,
-        buffers: list[memoryview],
-        index_position: int,
-        index_entries: bytearray,
-    ) -> None:
-        """Write batches and their entries, each at its position. With the kernel on return."""
-        if not buffers:
-            return
-        kept = self._kept
-        if kept is None or not kept.is_open or self._kept_segment != segment:
-            kept = self._keep(segment)
-        log, index = kept.fds
-        # The log first: an entry of the index always stands for bytes that are there.
-        self.files.write_all(log, buffers, position)
-        self.files.write_all(index, (index_entries,), index_position)
-
-    def _keep(self, segment: int) -> KeptFiles:
+    def keep(self, segment: int) -> KeptFiles:
+        """Open log and index of a segment for the appends to come."""
         self._let_kept_go()
         paths = log_path(self.path, segment), index_path(self.path, segment)
-        self._kept = self.open.keep(paths)
-        self._kept_segment = segment
-        return self._kept
+        self.kept = self.open.keep(paths)
+        self.kept_segment = segment
+        return self.kept
 
     def _let_kept_go(self) -> None:
-        if self._kept is not None:
-            self._kept.let_go()
-            self._kept = None
+        if self.kept is not None:
+            self.kept.let_go()
+            self.kept = None
 
     def cut(self, end: LogEnd) -> None:
         """Remove what lies behind the end of the active segment."""
@@ -109,7 +92,7 @@ class LogDirectory:
 
     def let_go(self, segment: int) -> None:
         """Close the files of a segment that is complete."""
-        if segment == self._kept_segment:
+        if segment == self.kept_segment:
             self._let_kept_go()
         for path in (log_path(self.path, segment), index_path(self.path, segment)):
             self.open.forget(path)

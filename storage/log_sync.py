@@ -3,13 +3,18 @@
 A sync has three steps, so that only the middle one, which waits for the disk, needs a thread. The
 owner plans, the thread runs the plan while the owner writes on, the owner takes note. What was
 written after the plan is not covered by it.
+
+A sync that fails makes the log read-only until a restart: the kernel may have dropped the pages
+it could not write, and says so only once.
 """
 
 from contextlib import suppress
 from typing import NamedTuple
 
+from borzoi.protocol.errors import CannotSyncFile
 from borzoi.storage.layout import index_path, log_path
 from borzoi.storage.log_directory import LogDirectory
+from borzoi.storage.open_files import OUT_OF_FILES
 from borzoi.storage.recovery_point import RecoveryPoint, write_recovery_point
 from borzoi.storage.segment import LogEnd
 
@@ -37,10 +42,15 @@ class LogSync:
         self.unsynced = unsynced  # sealed segments
         # Everything that was written is known to be on the disk; a write sets it to False.
         self.is_synced = is_synced
+        self.read_only = False
 
-    def plan(self, birth: int, end: LogEnd, *, has_active_files: bool) -> SyncPlan:
-        """Returns what a sync has to do now. For the loop; the plan is run in a thread."""
+    def plan(self, birth: int, end: LogEnd, *, has_active_files: bool) -> SyncPlan | None:
+        """Returns what a sync has to do now, None when there is nothing. For the loop."""
         directory = self._directory
+        if self.read_only:
+            raise CannotSyncFile(f"{directory.path} is read-only until a restart")
+        if self.is_synced or not directory.exists:
+            return None
         # An index could be made again, but that of a sealed segment is never looked at closely.
         sealed_paths = [
             path(directory.path, segment)
@@ -63,7 +73,16 @@ class LogSync:
         )
 
     def run(self, plan: SyncPlan) -> None:
-        """Wait for the disk. OSError when it did not take everything."""
+        """Wait for the disk, in a thread. CannotSyncFile when it did not take everything."""
+        try:
+            self._run(plan)
+        except OSError as error:
+            # Without a descriptor nothing was tried: the next sync may do it.
+            if error.errno not in OUT_OF_FILES:
+                self.read_only = True
+            raise CannotSyncFile(f"{self._directory.path}: {error}") from error
+
+    def _run(self, plan: SyncPlan) -> None:
         for path in plan.sealed_paths:
             with suppress(FileNotFoundError):
                 self._sync_file(path)
@@ -91,11 +110,15 @@ class LogSync:
         return self._synced_point is None or self._synced_point == self._saved_point
 
     def save_recovery_point(self) -> None:
-        """Note durably how far the last finished sync got, if that is news."""
+        """Note durably how far the last finished sync got, if that is news. Waits for the disk."""
         point = self._synced_point
-        if point is not None and point != self._saved_point:
+        if point is None or point == self._saved_point:
+            return
+        try:
             write_recovery_point(self._directory.path, point, self._directory.files)
-            self._saved_point = point
+        except OSError as error:
+            raise CannotSyncFile(f"{self._directory.path}: {error}") from error
+        self._saved_point = point
 
     def _sync_file(self, path: str) -> None:
         with self._directory.open.use(path) as fd:

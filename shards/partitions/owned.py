@@ -1,16 +1,15 @@
-"""The partitions this shard owns: the only code that changes their logs and offsets.
+"""The partitions this shard owns: which there are, their lives, and their committed offsets.
 
+Messages come into them by ports/append.py and leave them by ports/reads.py, which find them here.
 Owned by the worker's loop. A partition is found by its Target; an older birth than the one in
 the metadata is answered with "not found", so nothing that was sent before a purge or a delete
 can touch what came after it. Directories are made at the first append.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from borzoi.protocol.batch import matching_messages, message_start
 from borzoi.protocol.errors import (
     BrokerError,
     CannotReadPartitions,
@@ -23,13 +22,10 @@ from borzoi.router.placement import pack_namespace, unpack_namespace
 from borzoi.router.target import Target
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.state import Run
-from borzoi.shards.partitions.deduplication import Deduplication
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.message_ids import RANDOM_IDS
 from borzoi.shards.partitions.partition import OwnedPartition
-from borzoi.shards.partitions.resubmission import stored_since
-from borzoi.shards.reading.readers import Readers
 from borzoi.shards.rings.requests import Done
 from borzoi.shares import ShareFigures
 from borzoi.storage.encrypted import Encryption, cipher_of
@@ -59,11 +55,9 @@ class Partitions:
         settings: LogSettings,
         durability: Durability,
         commit: GroupCommit,
-        readers: Readers,
         *,
         consumers_max: int,
         share_weight: int,
-        deduplication: Deduplication | None = None,
         encryption: Encryption | None = None,
     ) -> None:
         self._layout = layout
@@ -72,10 +66,8 @@ class Partitions:
         self._settings = settings
         self._durability = durability
         self._commit = commit
-        self._readers = readers
         self._consumers_max = consumers_max
         self._share_weight = share_weight
-        self._deduplication = deduplication
         self._encryption = encryption
         self.by_namespace: dict[int, OwnedPartition] = {}
         """Those that are open. Only this class changes it."""
@@ -121,41 +113,6 @@ class Partitions:
         if partition is None or partition.target.birth != birth:
             return None
         return partition.target
-
-    def append(
-        self, target: Target, batch: memoryview, message_count: int, resubmitted: bool, done: Done
-    ) -> None:
-        """Append a checked batch. It is stamped in place; the caller keeps it until `done`."""
-        try:
-            partition = self.find(target)
-            if self._deduplication is not None:
-                self._deduplication.append(partition, batch, message_count, resubmitted, done)
-                return
-            if resubmitted:
-                stored = self._already_stored(partition, batch, message_count)
-                if stored == message_count:
-                    self._commit.flush(
-                        partition,
-                        done,
-                        fsync=self._durability is Durability.FSYNC,
-                    )
-                    return
-                batch = batch[message_start(batch, stored) :]
-                message_count -= stored
-            now_us = time.time_ns() // 1000
-            if self._durability is Durability.BUFFERED:
-                # The journal outlives the request, the lent buffer does not.
-                journal = memoryview(bytearray(batch))
-                partition.log.stage(journal, message_count, now_us)
-                # Stamped like its copy: recognised if it is submitted again after our death.
-                batch[:] = journal
-            else:
-                partition.log.stage(batch, message_count, now_us)
-        except BrokerError as error:
-            done(error.status)
-            return
-        partition.appends.append(done)
-        self._commit.touch(partition)
 
     def store_offset(
         self, target: Target, kind: int, consumer: int, offset: int, user: int, done: Done
@@ -319,13 +276,6 @@ class Partitions:
             for one in self.by_namespace.values()
             if unpack_namespace(one.target.namespace)[:2] == (stream_id, topic_id)
         ]
-
-    def _already_stored(
-        self, partition: OwnedPartition, batch: memoryview, message_count: int
-    ) -> int:
-        """How many messages of a batch the dead owner had written: the leading ones, or none."""
-        stored = stored_since(self._readers, partition, batch, message_count)
-        return 0 if stored is None else matching_messages(batch, stored)
 
 
 def _ignore_status(_status: int) -> None:

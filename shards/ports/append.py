@@ -1,24 +1,99 @@
 """Appending a batch to a partition, wherever it lives.
 
-The port for every door: it needs no session and no buffer of the arena. An owner on this shard is
-called; one on another shard is lent the batch over its ring. Only what lies in our arena can be
-lent, so a batch in private memory is copied there first, and only then.
+The port for every door: it needs no session and no buffer of the arena. A partition of this shard
+gets the batch at once (`OwnAppends`); the owner on another shard is lent it over its ring, and
+appends it there in the same way. Only what lies in our arena can be lent, so a batch in private
+memory is copied there first, and only then.
 
 Always: a batch is stamped in place, ids, offsets and checksums, by the time its outcome is known.
 """
 
-from borzoi.protocol.batch import clear_first_checksum, first_stamped_offset
+import time
+
+from borzoi.protocol.batch import (
+    clear_first_checksum,
+    first_stamped_offset,
+    matching_messages,
+    message_start,
+)
 from borzoi.protocol.errors import BrokerError, ShardCommunicationError
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.router.target import Target
 from borzoi.shards.changes.service import MetadataService
+from borzoi.shards.partitions.deduplication import Deduplication
+from borzoi.shards.partitions.durability import Durability
+from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.owned import Partitions
+from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.partitions.resubmission import stored_since
 from borzoi.shards.ports.owners import PartitionOwners
+from borzoi.shards.reading.readers import Readers
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.rings.requests import Append, Done
 from borzoi.shares import user_taker
+
+
+class OwnAppends:
+    """Appends to the partitions of this shard: staged here, written at the end of the turn."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        commit: GroupCommit,
+        readers: Readers,
+        durability: Durability,
+        deduplication: Deduplication | None = None,
+    ) -> None:
+        self.partitions = partitions
+        self._owned = partitions.by_namespace
+        self._commit = commit
+        self._readers = readers
+        self._durability = durability
+        self._is_buffered = durability is Durability.BUFFERED
+        self._deduplication = deduplication
+
+    def append(
+        self, target: Target, batch: memoryview, message_count: int, resubmitted: bool, done: Done
+    ) -> None:
+        """Append a checked batch. It is stamped in place; the caller keeps it until `done`."""
+        partition = self._owned.get(target.namespace)
+        try:
+            if partition is None or partition.target.birth != target.birth:
+                partition = self.partitions.find(target)
+            if self._deduplication is not None:
+                self._deduplication.append(partition, batch, message_count, resubmitted, done)
+                return
+            if resubmitted:
+                stored = self._already_stored(partition, batch, message_count)
+                if stored == message_count:
+                    fsync = self._durability is Durability.FSYNC
+                    self._commit.flush(partition, done, fsync=fsync)
+                    return
+                batch = batch[message_start(batch, stored) :]
+                message_count -= stored
+            now_us = time.time_ns() // 1000
+            if self._is_buffered:
+                # The journal outlives the request, the lent buffer does not.
+                journal = memoryview(bytearray(batch))
+                partition.log.stage(journal, message_count, now_us)
+                # Stamped like its copy: recognised if it is submitted again after our death.
+                batch[:] = journal
+            else:
+                partition.log.stage(batch, message_count, now_us)
+        except BrokerError as error:
+            done(error.status)
+            return
+        partition.appends.append(done)
+        self._commit.touch(partition)
+
+    def _already_stored(
+        self, partition: OwnedPartition, batch: memoryview, message_count: int
+    ) -> int:
+        """How many messages of a batch the dead owner had written: the leading ones, or none."""
+        stored = stored_since(self._readers, partition, batch, message_count)
+        return 0 if stored is None else matching_messages(batch, stored)
 
 
 class Appends:
@@ -27,14 +102,14 @@ class Appends:
     def __init__(
         self,
         owners: PartitionOwners,
-        partitions: Partitions,
+        own: OwnAppends,
         metadata: MetadataService,
         peers: Peers,
         pool: MemoryPool,
     ) -> None:
         self.shard = owners.shard
         self._owners = owners
-        self._partitions = partitions
+        self._own = own
         self._metadata = metadata
         self._peers = peers
         self._pool = pool
@@ -73,7 +148,7 @@ class Appends:
         The caller keeps the bytes until `done`.
         """
         if owner == self.shard:
-            self._partitions.append(target, batch, message_count, False, done)
+            self._own.append(target, batch, message_count, False, done)
         elif buffer is not None:
             self._lend(target, owner, batch.nbytes, message_count, buffer, position, done)
         else:
@@ -82,7 +157,7 @@ class Appends:
     def serve(self, _shard: int, request: Append, lent: memoryview, done: Done) -> None:
         """Append the batch that a peer lends."""
         self._metadata.refresh()
-        target = self._partitions.known_target(request.namespace, request.birth)
+        target = self._own.partitions.known_target(request.namespace, request.birth)
         if target is None:
             try:
                 target = self._owners.wanted(request.namespace, request.birth)
@@ -90,7 +165,7 @@ class Appends:
                 done(error.status)
                 return
         is_resubmitted = request.is_resubmitted != 0
-        self._partitions.append(target, lent, request.message_count, is_resubmitted, done)
+        self._own.append(target, lent, request.message_count, is_resubmitted, done)
 
     def _lend(
         self,

@@ -142,7 +142,7 @@ class Shard:
             memory.pool,
             self.metadata,
         )
-        self._appends = Appends(self._owners, storage.partitions, self.metadata, peers, memory.pool)
+        self._appends = Appends(self._owners, storage.appends, self.metadata, peers, memory.pool)
         storage.readers.ask_owner = lambda target, segment, done: self._owners.do(
             CheckIndex(target, segment), done
         )

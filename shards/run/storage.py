@@ -30,6 +30,7 @@ from borzoi.shards.partitions.deduplication import Deduplication
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.owned import Partitions
+from borzoi.shards.ports.append import OwnAppends
 from borzoi.shards.reading.readers import Readers
 from borzoi.shards.reading.warm_reads import WarmReads
 from borzoi.shards.run.cannot_boot import CannotBoot
@@ -107,11 +108,12 @@ class ShardStorage:
             self._settings,
             self.durability,
             self.commit,
-            self.readers,
             consumers_max=config.limits.consumers_per_partition_max,
             share_weight=config.limits.share_weight,
-            deduplication=self.deduplication,
             encryption=self.encryption,
+        )
+        self.appends = OwnAppends(
+            self.partitions, self.commit, self.readers, self.durability, self.deduplication
         )
         self.deleting = Deleting(
             loop,

@@ -15,6 +15,7 @@ from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.ports.append import OwnAppends
 from borzoi.shards.ports.reads import Reads
 from borzoi.shards.reading.readers import Readers
 from borzoi.shards.reading.warm_reads import WarmReads
@@ -127,11 +128,12 @@ class Owner:
             self.settings,
             self.durability,
             self.commit,
-            self.readers,
             consumers_max=CONSUMERS_MAX,
             share_weight=1,
-            deduplication=self.deduplication,
             encryption=self.encryption,
+        )
+        self.appends = OwnAppends(
+            self.partitions, self.commit, self.readers, self.durability, self.deduplication
         )
         self.reads = Reads(
             0,
@@ -203,7 +205,7 @@ class Owner:
     def append(
         self, batch: memoryview, count: int, statuses: Statuses, *, resubmitted: bool = False
     ) -> None:
-        self.partitions.append(TARGET, batch, count, resubmitted, statuses.done)
+        self.appends.append(TARGET, batch, count, resubmitted, statuses.done)
 
     def send(self, *payloads: bytes) -> Statuses:
         """Append a fresh batch; the turn is not over yet."""

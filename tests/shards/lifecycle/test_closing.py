@@ -44,7 +44,7 @@ def send(owner: Owner, count: int) -> None:
     """A batch of two for each of so many partitions, acknowledged from memory."""
     statuses = Statuses()
     for number in range(count):
-        owner.partitions.append(target(number), batch_of(b"a", b"b"), 2, False, statuses.done)
+        owner.appends.append(target(number), batch_of(b"a", b"b"), 2, False, statuses.done)
     owner.loop.turn()
     assert statuses == [0] * count
     owner.files.calls.clear()
@@ -167,7 +167,7 @@ def test_what_is_staged_while_the_stop_goes_on_is_written_too(buffered: Owner) -
             if left == (0, 1) and late < ROUNDS_MAX - 1:
                 late += 1
                 statuses = Statuses()
-                buffered.partitions.append(target(0), batch_of(b"late"), 1, False, statuses.done)
+                buffered.appends.append(target(0), batch_of(b"late"), 1, False, statuses.done)
                 buffered.loop.turn()
 
     assert close(buffered, progress=Late()).is_complete

@@ -289,7 +289,7 @@ def test_a_life_that_ends_answers_what_waits_for_its_window(owner: Owner, purged
     # The new life knows nothing of the old one.
     fresh = Statuses()
     renewed = TARGET._replace(birth=NEW.birth)
-    owner.partitions.append(renewed, batch_of(1, 1, 2), 3, False, fresh.done)
+    owner.appends.append(renewed, batch_of(1, 1, 2), 3, False, fresh.done)
     finish(owner)
     assert fresh == [0]
     assert (owner.published.birth, owner.published.next_offset) == (NEW.birth, 2)
@@ -461,7 +461,7 @@ def test_a_batch_refused_by_one_life_can_be_sent_to_the_next(owner: Owner) -> No
     clear_first_checksum(batch)
     again = Statuses()
     renewed = TARGET._replace(birth=NEW.birth)
-    owner.partitions.append(renewed, batch, 4, False, again.done)
+    owner.appends.append(renewed, batch, 4, False, again.done)
     finish(owner)
     assert again == [0]
     written = owner.partitions.find(renewed).log.written

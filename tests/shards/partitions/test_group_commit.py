@@ -77,7 +77,7 @@ def test_a_turn_is_one_write_however_many_batches_it_brought(new_owner: NewOwner
 def test_answers_come_after_the_publication(new_owner: NewOwner) -> None:
     owner = new_owner(Durability.WRITTEN)
     seen: list[list[bytes]] = []
-    owner.partitions.append(
+    owner.appends.append(
         TARGET, batch_of(b"a"), 1, False, lambda *_results: seen.append(owner.visible())
     )
     owner.loop.settle()
@@ -306,7 +306,7 @@ def test_one_sync_is_in_flight_and_what_comes_meanwhile_forms_the_next_group(
 def test_nothing_is_published_before_it_is_on_the_disk(new_owner: NewOwner) -> None:
     owner = new_owner(Durability.FSYNC)
     seen: list[list[bytes]] = []
-    owner.partitions.append(
+    owner.appends.append(
         TARGET, batch_of(b"a"), 1, False, lambda *_results: seen.append(owner.visible())
     )
     owner.loop.settle()
@@ -467,7 +467,7 @@ def test_the_batch_that_fills_the_journal_is_answered_after_the_write(new_owner:
     owner = new_owner(Durability.BUFFERED)
     seen: list[int] = []
     for _ in range(JOURNAL_MESSAGES_MAX):
-        owner.partitions.append(
+        owner.appends.append(
             TARGET, batch_of(b"x"), 1, False, lambda *_results: seen.append(len(owner.visible()))
         )
         owner.loop.settle()

@@ -225,9 +225,7 @@ def test_another_life_is_not_found(owner: Owner) -> None:
     assert sent == [0]
     for birth in (TARGET.birth - 1, TARGET.birth + 1):
         statuses = Statuses()
-        owner.partitions.append(
-            TARGET._replace(birth=birth), batch_of(b"b"), 1, False, statuses.done
-        )
+        owner.appends.append(TARGET._replace(birth=birth), batch_of(b"b"), 1, False, statuses.done)
         finish(owner)
         assert statuses == [PartitionNotFound.status]
     assert owner.visible() == [b"a"]
@@ -244,8 +242,8 @@ def test_a_purge_ends_a_life_and_begins_another(owner: Owner) -> None:
     assert owner.published.birth == NEW.birth
     assert owner.published.next_offset == 0
     late, fresh = Statuses(), Statuses()
-    owner.partitions.append(TARGET, batch_of(b"late"), 1, False, late.done)
-    owner.partitions.append(new, batch_of(b"new"), 1, False, fresh.done)
+    owner.appends.append(TARGET, batch_of(b"late"), 1, False, late.done)
+    owner.appends.append(new, batch_of(b"new"), 1, False, fresh.done)
     finish(owner)
     assert late == [PartitionNotFound.status]
     assert fresh == [0]
@@ -263,7 +261,7 @@ def test_a_purge_makes_room_on_a_full_disk(owner: Owner) -> None:
     owner.files.repair()
     renewed = TARGET._replace(birth=NEW.birth)
     statuses = Statuses()
-    owner.partitions.append(renewed, batch_of(b"new"), 1, False, statuses.done)
+    owner.appends.append(renewed, batch_of(b"new"), 1, False, statuses.done)
     finish(owner)
     assert statuses == [0]
     published = owner.published
@@ -291,9 +289,7 @@ def test_a_deleted_partition_answers_everybody_and_leaves_no_directory(owner: Ow
     assert (stored, staged) == ([0], [PartitionNotFound.status])
     assert not Path(owner.directory).exists()
     fresh = Statuses()
-    owner.partitions.append(
-        TARGET._replace(birth=NEW.birth), batch_of(b"new"), 1, False, fresh.done
-    )
+    owner.appends.append(TARGET._replace(birth=NEW.birth), batch_of(b"new"), 1, False, fresh.done)
     finish(owner)
     assert fresh == [0]
     assert owner.published.birth == NEW.birth

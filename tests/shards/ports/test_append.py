@@ -56,7 +56,7 @@ class Shards:
         owner, metadata = self.owners[shard], cast(MetadataService, FakeMetadata())
         owned = Owned(owner.partitions, owner.deleting, owner.repairing)
         owners = PartitionOwners(shard, SHARDS, owned, end.peers, end.pool, metadata)
-        return Appends(owners, owner.partitions, metadata, end.peers, end.pool)
+        return Appends(owners, owner.appends, metadata, end.peers, end.pool)
 
     def settle(self) -> None:
         """Let both shards do all there is to do."""

@@ -326,7 +326,6 @@ class Asking:
             owner.settings,
             owner.durability,
             owner.commit,
-            self.readers,
             consumers_max=1,
             share_weight=1,
         )
