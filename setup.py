@@ -14,11 +14,13 @@ def compiled(name: str) -> Extension:
     return Extension(
         f"borzoi.protocol.{name}",
         sources=[f"{FOLDER}{name}.pyx"],
-        depends=[f"{FOLDER}_messages.pxd", f"{FOLDER}_log.pxd"],
+        depends=[f"{FOLDER}{name}.pxd" for name in ("_edges", "_log", "_messages")],
         # Built once and run on many kinds of machines: nothing that only this one has.
         extra_compile_args=["-O3"],
         optional=True,
     )
 
 
-setup(ext_modules=[compiled(name) for name in ("_client", "_log", "_requests", "_seen_ids")])
+NAMES = ("_arriving", "_client", "_leaving", "_log", "_requests", "_seen_ids")
+
+setup(ext_modules=[compiled(name) for name in NAMES])

@@ -68,7 +68,7 @@ def use_hash(uintptr_t address):
     hash_function = <Hash><void *>address
 
 
-cdef inline uint64_t digest(const uint8_t *start, uint64_t size) except? 0:
+cdef uint64_t digest(const uint8_t *start, uint64_t size) except? 0:
     if hash_function is not NULL:
         return hash_function(start, size)
     return xxhash.xxh3_64_intdigest(PyMemoryView_FromMemory(<char *>start, size, PyBUF_READ))

@@ -12,14 +12,25 @@ from dataclasses import dataclass
 from typing import Final
 
 from borzoi.protocol.edge_layouts import EdgeLayout
+from borzoi.protocol.loops import LOOPS
 from borzoi.protocol.message_form import MessageForm
-from borzoi.protocol.plain_arriving import (
-    find_consensus_send,
-    stored_from_consensus,
-    stored_from_old,
-    stored_from_short,
-)
-from borzoi.protocol.plain_leaving import converted, converted_piece, converted_size
+
+if LOOPS == "compiled":
+    from borzoi.protocol._arriving import (
+        find_consensus_send,
+        stored_from_consensus,
+        stored_from_old,
+        stored_from_short,
+    )
+    from borzoi.protocol._leaving import converted, converted_piece, converted_size
+else:
+    from borzoi.protocol.plain_arriving import (
+        find_consensus_send,
+        stored_from_consensus,
+        stored_from_old,
+        stored_from_short,
+    )
+    from borzoi.protocol.plain_leaving import converted, converted_piece, converted_size
 
 __all__ = [
     "BARE_KEYS_FORM",

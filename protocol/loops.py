@@ -15,7 +15,7 @@ from borzoi.protocol.loops_xxh3 import xxh3_address
 
 # Raised with every change of what a loop takes, does or returns: a compiled module of another
 # version, left over from an older checkout, is not used. _messages.pxd has it as well.
-LOOPS_VERSION: Final = 9
+LOOPS_VERSION: Final = 10
 
 PLAIN_LOOPS_VARIABLE: Final = "BORZOI_PLAIN_LOOPS"
 
@@ -25,10 +25,11 @@ def compiled_loops_can_run() -> bool:
     if os.environ.get(PLAIN_LOOPS_VARIABLE) == "1" or sys.byteorder != "little":
         return False
     try:
-        from borzoi.protocol import _client, _log, _requests, _seen_ids
+        from borzoi.protocol import _arriving, _client, _leaving, _log, _requests, _seen_ids
     except ImportError:
         return False
-    if any(one.LOOPS_VERSION != LOOPS_VERSION for one in (_client, _log, _requests, _seen_ids)):
+    modules = (_arriving, _client, _leaving, _log, _requests, _seen_ids)
+    if any(module.LOOPS_VERSION != LOOPS_VERSION for module in modules):
         return False
     _log.use_hash(xxh3_address())
     return True

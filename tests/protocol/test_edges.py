@@ -3,13 +3,11 @@
 import struct
 from collections.abc import Iterator
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import xxhash
 
-from borzoi.protocol import plain_arriving, plain_leaving
 from borzoi.protocol.bare_headers import bare_headers, key_text, keyed_headers
 from borzoi.protocol.edge_layouts import (
     BATCH_HEADER,
@@ -50,8 +48,8 @@ SERVER_TIME = 1_700_000_000_000_000
 
 
 @pytest.fixture(scope="module")
-def edges() -> Any:
-    return SimpleNamespace(**(vars(plain_arriving) | vars(plain_leaving)))
+def edges(loops: Any) -> Any:
+    return loops
 
 
 # Bytes captured from real clients.

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-MODULES: Final = ("client", "log", "requests")
+MODULES: Final = ("arriving", "client", "leaving", "log", "requests")
 
 
 def bundle(prefix: str) -> Any:
