@@ -12,10 +12,14 @@ from typing import Any, Final, TypeAlias, TypeVar
 from borzoi.protocol.classic import CODECS
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
+from borzoi.protocol.consensus import codecs as consensus
+from borzoi.protocol.consensus.framing import ConsensusFraming, may_begin
+from borzoi.protocol.consensus.send import decode_send_messages
+from borzoi.protocol.consensus.send import find_send as find_consensus_send
+from borzoi.protocol.edges import CONSENSUS_FORM
 from borzoi.protocol.framing import ClassicFraming, Framing
-from borzoi.protocol.identifiers import Identifier
+from borzoi.protocol.identifiers import U32_MAX, Identifier
 from borzoi.protocol.message_form import MessageForm
-from borzoi.protocol.newer_clients import RefusingFraming, may_be_newer
 from borzoi.protocol.send_target import read_head
 
 T = TypeVar("T")
@@ -40,6 +44,9 @@ class Generation:
     shows             how messages are converted for an answer; None: they leave as stored
     confirms_sends    a send is answered with a SentBatch, otherwise with nothing
     no_partition      the partition, from 0, in the answer to a member that has nothing to poll
+    chooses           members of a group choose the partition of a poll from what was assigned to
+                      them; one that is not theirs gives no error, but no_partition
+    has_sessions      requests carry a session number; a logout ends what belongs to the session
     """
 
     name: str
@@ -52,6 +59,8 @@ class Generation:
     shows: MessageForm | None = None
     confirms_sends: bool = False
     no_partition: int = 0
+    chooses: bool = False
+    has_sessions: bool = False
 
 
 CLASSIC: Final = Generation(
@@ -62,9 +71,25 @@ CLASSIC: Final = Generation(
     polls_as_classic=True,
 )
 
-NOT_SERVED: Final = Generation("not served", {}, {}, RefusingFraming)
+CONSENSUS: Final = Generation(
+    name="consensus-0.11",
+    requests={
+        **{code: codec.request.decode for code, codec in consensus.CODECS.items()},
+        Code.SEND_MESSAGES: decode_send_messages,
+    },
+    replies={code: codec.answer.encode for code, codec in consensus.CODECS.items()},
+    framing=ConsensusFraming,
+    read_head=read_head,
+    find_send=find_consensus_send,
+    polls_as_classic=True,
+    shows=CONSENSUS_FORM,
+    confirms_sends=True,
+    no_partition=U32_MAX,
+    chooses=True,
+    has_sessions=True,
+)
 
-GENERATIONS: Final[Mapping[str, Generation]] = {CLASSIC.name: CLASSIC}
+GENERATIONS: Final[Mapping[str, Generation]] = {one.name: one for one in (CLASSIC, CONSENSUS)}
 
 _CODES: Final[Mapping[type[Command], Code]] = {
     codec.command: Code(code) for code, codec in CODECS.items()
@@ -73,7 +98,7 @@ _CODES: Final[Mapping[type[Command], Code]] = {
 
 def first_generation(present: memoryview) -> Generation:
     """The generation that frames as the first bytes of a connection do."""
-    return NOT_SERVED if may_be_newer(present) else CLASSIC
+    return CONSENSUS if may_begin(present) else CLASSIC
 
 
 def generation_for(version: str) -> Generation:

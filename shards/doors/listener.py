@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from borzoi.protocol.errors import Disconnected
+from borzoi.protocol.generations import GENERATIONS
 from borzoi.protocol.responses.clients import Transport
 from borzoi.quantities import seconds
 from borzoi.router.pool import MemoryPool
@@ -132,13 +133,13 @@ class Listener:
         return session
 
     def evicted(self, connection: Connection) -> None:
-        """Log that a client speaks the next protocol, now and then for each address."""
+        """Log that bytes frame no request of any client served here, now and then by address."""
         address = self._open[connection].address
         if self._rarely.is_due(host_of(address), self._loop.time()):
             LOG.warning(
-                "refused %s: a client of Iggy's 0.9 generation. Served are 0.7 and 0.8: install"
-                " apache-iggy 0.8.0, or another client of these",
+                "closed %s: its bytes are no request of the generations served, which are %s",
                 address,
+                ", ".join(GENERATIONS),
             )
 
     def lost(self, connection: Connection) -> None:

@@ -112,6 +112,7 @@ class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
     message_expiry: int
     max_topic_size: int
     replication_factor: int
+    options: bytes = b""
 
     def apply(self, state: State, timestamp: int, effects: Effects) -> None:
         stream = state.streams[self.stream_id]
@@ -125,6 +126,7 @@ class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
             message_expiry=self.message_expiry,
             max_topic_size=self.max_topic_size,
             replication_factor=self.replication_factor,
+            given_options=self.options or msgspec.UNSET,
         )
         if self.partitions_count > 0:
             _add_run(state, topic, self.partitions_count, timestamp, effects.index)
@@ -139,6 +141,7 @@ class TopicUpdated(OfTopic, frozen=True, tag="topic_updated"):
     message_expiry: int
     max_topic_size: int
     replication_factor: int
+    options: bytes = b""
 
     def apply(self, state: State, timestamp: int, _effects: Effects) -> None:
         stream = state.streams[self.stream_id]
@@ -151,6 +154,7 @@ class TopicUpdated(OfTopic, frozen=True, tag="topic_updated"):
         topic.message_expiry = self.message_expiry
         topic.max_topic_size = self.max_topic_size
         topic.replication_factor = self.replication_factor
+        topic.given_options = self.options or msgspec.UNSET
 
 
 class TopicDeleted(OfTopic, frozen=True, tag="topic_deleted"):
