@@ -65,6 +65,7 @@ from borzoi.protocol._messages cimport (
 
 from borzoi.protocol import edge_layouts
 from borzoi.protocol.bare_headers import key_text
+from borzoi.protocol.errors import CannotReadMessage
 from borzoi.protocol.headers import HeaderField, HeaderKind
 
 LOOPS_VERSION = COMPILED_VERSION
@@ -127,6 +128,25 @@ def converted(int layout, views, uint64_t partition_id):
     return found
 
 
+def whole_messages(view, uint64_t start):
+    cdef Py_buffer buffer
+    cdef const uint8_t *data
+    cdef uint64_t at = start, size, room
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        data = <const uint8_t *>buffer.buf
+        size = buffer.len
+        while at < size and size - at >= HEADER_SIZE:
+            room = HEADER_SIZE + <uint64_t>load_u32(data + at + LENGTHS_AT)
+            room += load_u32(data + at + LENGTHS_AT + 4)
+            if room > size - at:
+                break
+            at += room
+        return at
+    finally:
+        PyBuffer_Release(&buffer)
+
+
 def converted_piece(int layout, view, uint64_t start, uint64_t partition_id, bint is_last):
     cdef Py_buffer buffer
     cdef Part part
@@ -161,7 +181,7 @@ cdef int end(int layout, uint8_t *to, uint64_t room) except -1:
     if room == 1 and layout == OLD:
         to[0] = 0
     elif room:
-        raise AssertionError("the messages changed while they were read")
+        raise CannotReadMessage("the messages changed while they were read")
     return 0
 
 
@@ -209,7 +229,7 @@ cdef uint64_t write(
             find_run(data, limit, at, &run)
             written = record_size(at, &run)
             if written > left:
-                raise AssertionError("the messages changed while they were read")
+                raise CannotReadMessage("the messages changed while they were read")
             write_record(data, at, &run, partition_id, to)
             at = run.end
         else:
@@ -225,11 +245,11 @@ cdef uint64_t read_message(
     """Where the message at `at`, not beyond `size`, ends, and the sizes of its parts."""
     cdef uint64_t room = size - at
     if room < HEADER_SIZE:
-        raise AssertionError(f"a message header at {at} leaves its view of {size} bytes")
+        raise CannotReadMessage(f"a header at {at} leaves its view of {size} bytes")
     headers_size[0] = load_u32(data + at + LENGTHS_AT)
     payload_size[0] = load_u32(data + at + LENGTHS_AT + 4)
     if headers_size[0] + payload_size[0] > room - HEADER_SIZE:
-        raise AssertionError(f"a message at {at} leaves its view of {size} bytes")
+        raise CannotReadMessage(f"a message at {at} leaves its view of {size} bytes")
     return at + HEADER_SIZE + headers_size[0] + payload_size[0]
 
 
@@ -325,7 +345,7 @@ cdef int write_frames(
         to += FRAME_HEADER_SIZE + body_size
         at = end
     if at != run.end:
-        raise AssertionError("the messages changed while they were read")
+        raise CannotReadMessage("the messages changed while they were read")
     return 0
 
 
@@ -349,7 +369,7 @@ cdef uint64_t write_message(
     shown_size = OLD_SHOWN_SIZE_MIN if layout == OLD else SHORT_HEADER_SIZE
     shown_size += payload_size
     if room < shown_size:
-        raise AssertionError("the messages changed while they were read")
+        raise CannotReadMessage("the messages changed while they were read")
     # Measured first: nothing may be written of a block with a bad pair.
     if headers_size:
         bare_size = bare(payload + payload_size, headers_size, NULL, 0)
@@ -359,7 +379,7 @@ cdef uint64_t write_message(
         to + (OLD_SHOWN_HEADER_SIZE if layout == OLD else SHORT_HEADER_SIZE + payload_size),
         room - shown_size,
     ):
-        raise AssertionError("the user headers changed while they were read")
+        raise CannotReadMessage("the user headers changed while they were read")
     if layout == OLD:
         write_old(header, payload_size, bare_size, to)
     else:
@@ -425,7 +445,7 @@ cdef uint64_t bare(const uint8_t *block, uint64_t size, uint8_t *to, uint64_t ro
         pair_size = 4 + key_size + FIELD_SIZE + value_size
         if to is not NULL:
             if room - written < pair_size:
-                raise AssertionError("the user headers changed while they were read")
+                raise CannotReadMessage("the user headers changed while they were read")
             store_u32(to + written, <uint32_t>key_size)
             memcpy(to + written + 4, key, key_size)
             memcpy(to + written + 4 + key_size, value, FIELD_SIZE + value_size)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from borzoi.protocol.edge_layouts import EdgeLayout
+from borzoi.protocol.errors import CannotReadMessage
 from borzoi.protocol.loops import LOOPS
+from borzoi.protocol.message import MESSAGE_HEADER_SIZE, SENT_FIELDS
 from borzoi.protocol.message_form import MessageForm
 
 if LOOPS == "compiled":
@@ -22,7 +24,12 @@ if LOOPS == "compiled":
         stored_from_old,
         stored_from_short,
     )
-    from borzoi.protocol._leaving import converted, converted_piece, converted_size
+    from borzoi.protocol._leaving import (
+        converted,
+        converted_piece,
+        converted_size,
+        whole_messages,
+    )
 else:
     from borzoi.protocol.plain_arriving import (
         find_consensus_send,
@@ -30,7 +37,12 @@ else:
         stored_from_old,
         stored_from_short,
     )
-    from borzoi.protocol.plain_leaving import converted, converted_piece, converted_size
+    from borzoi.protocol.plain_leaving import (
+        converted,
+        converted_piece,
+        converted_size,
+        whole_messages,
+    )
 
 __all__ = [
     "BARE_KEYS_FORM",
@@ -54,11 +66,11 @@ class ConvertedForm:
     def size(self, views: Sequence[memoryview], partition_id: int) -> int:
         """How many bytes pieces() gives, exactly."""
         del partition_id  # every one has the same size
-        return converted_size(self.layout, views)
+        return converted_size(self.layout, uncut(views))
 
     def pieces(self, views: Sequence[memoryview], partition_id: int) -> Iterator[bytes]:
         """The messages as they leave, converted when asked for, about a MiB at a time."""
-        filled = [view for view in views if len(view)]
+        filled = [view for view in uncut(views) if len(view)]
         for number, view in enumerate(filled, start=1):
             at = 0
             while at < len(view):
@@ -69,7 +81,43 @@ class ConvertedForm:
 
     def whole(self, views: Sequence[memoryview], partition_id: int) -> bytes:
         """All pieces at once: for a poll that is small, cheaper than size() and pieces()."""
-        return converted(self.layout, views, partition_id)
+        return converted(self.layout, uncut(views), partition_id)
+
+
+def uncut(views: Sequence[memoryview]) -> Sequence[memoryview]:
+    """The same messages, in views none of which ends in the middle of one.
+
+    The log is mapped in windows, whose ends cut messages. Only what is cut is copied.
+    """
+    if len(views) <= 1:
+        return views
+    found: list[memoryview] = []
+    rest = b""
+    for view in views:
+        start = 0
+        if rest:
+            start = _size_of_first(rest, view) - len(rest)
+            if start > len(view):
+                rest += view
+                continue
+            found.append(memoryview(rest + view[:start]))
+        end = whole_messages(view, start)
+        found.append(view[start:end])
+        rest = bytes(view[end:])
+    if rest:
+        raise CannotReadMessage(f"a message of which {len(rest)} bytes are there, and no more")
+    return found
+
+
+def _size_of_first(rest: bytes, view: memoryview) -> int:
+    """Of the message that begins with `rest` and goes on in the view; its header may as well."""
+    head = rest[:MESSAGE_HEADER_SIZE] + view[: max(0, MESSAGE_HEADER_SIZE - len(rest))]
+    if len(head) < MESSAGE_HEADER_SIZE:
+        # Not even the header ends in this view: it has to be longer than that.
+        return len(rest) + len(view) + 1
+    _offset, headers_size, payload_size = SENT_FIELDS.unpack_from(head)
+    size: int = MESSAGE_HEADER_SIZE + headers_size + payload_size
+    return size
 
 
 CONSENSUS_FORM: Final[MessageForm] = ConvertedForm(EdgeLayout.CONSENSUS, 0)

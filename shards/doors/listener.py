@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from borzoi.protocol.errors import Disconnected
+from borzoi.protocol.errors import CannotReadMessage, Disconnected
 from borzoi.protocol.generations import GENERATIONS
 from borzoi.protocol.responses.clients import Transport
 from borzoi.quantities import seconds
@@ -141,6 +141,15 @@ class Listener:
                 address,
                 ", ".join(GENERATIONS),
             )
+
+    def damaged(self, connection: Connection, damage: CannotReadMessage) -> None:
+        """Log that messages could not be shown to a client of another generation."""
+        LOG.error(
+            "a poll by %s is refused, stored messages are damaged: %s. `borzoi check` on the"
+            " stopped broker says where",
+            self._open[connection].address if connection in self._open else "a client",
+            damage,
+        )
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection that has ended."""

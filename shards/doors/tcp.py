@@ -24,7 +24,7 @@ from itertools import chain
 from typing import Final, Protocol, TypeAlias, cast
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import FeatureUnavailable
+from borzoi.protocol.errors import CannotReadMessage, FeatureUnavailable
 from borzoi.protocol.framing import NOT_WHOLE, Bound, Frame
 from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.router.buffer import Buffer
@@ -59,6 +59,9 @@ class Connections(Protocol):
 
     def evicted(self, connection: "Connection") -> None:
         """A connection is closed because its client sends no requests of a generation served."""
+
+    def damaged(self, connection: "Connection", damage: CannotReadMessage) -> None:
+        """Messages that were polled could not be converted, because their lengths are wrong."""
 
     def lost(self, connection: "Connection") -> None:
         """A connection has ended."""
@@ -261,11 +264,15 @@ class Connection(asyncio.BufferedProtocol):
         assert shows is not None, "messages that leave as stored are not converted"
         partition_id, views = reply.partition_id, reply.views
         messages: Iterable[bytes | memoryview]
-        if reply.size <= WHOLE_SIZE_MAX:
-            messages = (shows.whole(views, partition_id),)
-            size = len(messages[0])
-        else:
-            size, messages = shows.size(views, partition_id), shows.pieces(views, partition_id)
+        try:
+            if reply.size <= WHOLE_SIZE_MAX:
+                messages = (shows.whole(views, partition_id),)
+                size = len(messages[0])
+            else:
+                size, messages = shows.size(views, partition_id), shows.pieces(views, partition_id)
+        except CannotReadMessage as damage:
+            self._connections.damaged(self, damage)
+            return 0, (self.framing.status(damage.status),)
         shown_id = partition_id + shows.partition_base
         head = self._polled(shown_id, reply.current_offset, reply.message_count, size)
         return size, chain((head,), messages)

@@ -3,10 +3,13 @@
 import struct
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
 
 from borzoi.protocol.bare_headers import bare_headers, key_text, keyed_headers
 from borzoi.protocol.edge_layouts import (
@@ -17,9 +20,10 @@ from borzoi.protocol.edge_layouts import (
     RECORD_SIZE_MAX,
     EdgeLayout,
 )
-from borzoi.protocol.edges import BARE_KEYS_FORM, CONSENSUS_FORM, HYBRID_FORM, OLD_FORM
+from borzoi.protocol.edges import BARE_KEYS_FORM, CONSENSUS_FORM, HYBRID_FORM, OLD_FORM, uncut
 from borzoi.protocol.errors import (
     BrokerError,
+    CannotReadMessage,
     InvalidBatchChecksum,
     InvalidCommand,
     InvalidHeaderKey,
@@ -433,9 +437,7 @@ def test_a_block_that_does_not_parse_leaves_as_no_headers(edges: Any, block: byt
 
 
 @pytest.mark.parametrize("layout", EdgeLayout)
-def test_a_message_that_leaves_its_view_is_a_fault_of_the_broker(
-    edges: Any, layout: EdgeLayout
-) -> None:
+def test_a_message_that_leaves_its_view_cannot_be_read(edges: Any, layout: EdgeLayout) -> None:
     whole = encode_messages([made(0), Message(b"payload", 2, foreign.KEYED_HEADERS, 5, 1, 9)])
     for size in range(1, len(whole)):
         if size == 67:
@@ -446,8 +448,40 @@ def test_a_message_that_leaves_its_view_is_a_fault_of_the_broker(
             partial(edges.converted_size, layout, [view]),
             partial(edges.converted_piece, layout, view, 0, 0, True),
         ):
-            with pytest.raises(AssertionError):
+            with pytest.raises(CannotReadMessage):
                 convert()
+
+
+# Views that end in the middle of a message.
+
+
+@given(
+    sizes=st.lists(st.integers(0, 90), min_size=1, max_size=6),
+    cuts=st.lists(st.integers(0, 1000), max_size=8),
+)
+def test_messages_may_be_cut_by_the_ends_of_views(sizes: list[int], cuts: list[int]) -> None:
+    messages = [
+        Message(bytes(size), number + 1, b"", 5, number, 9) for number, size in enumerate(sizes)
+    ]
+    whole = memoryview(encode_messages(messages))
+    places = sorted({min(cut, len(whole)) for cut in cuts})
+    views = [whole[a:b] for a, b in pairwise((0, *places, len(whole)))]
+    assert b"".join(uncut(views)) == whole
+    for form in (OLD_FORM, HYBRID_FORM):
+        shown = form.whole([whole], 0)
+        assert form.whole(views, 0) == shown
+        assert b"".join(form.pieces(views, 0)) == shown
+        assert form.size(views, 0) == len(shown)
+    records = CONSENSUS_FORM.whole(views, 0)
+    assert b"".join(CONSENSUS_FORM.pieces(views, 0)) == records
+    assert CONSENSUS_FORM.size(views, 0) == len(records)
+
+
+def test_a_message_whose_end_is_in_no_view_cannot_be_read() -> None:
+    whole = memoryview(encode_messages([made(0), made(1)]))
+    for cut in (1, 70, len(whole) - 1):
+        with pytest.raises(CannotReadMessage):
+            OLD_FORM.whole([whole[:cut], whole[cut:-1]], 0)
 
 
 # Pieces.
