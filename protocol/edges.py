@@ -5,6 +5,21 @@ stored; what leaves is converted when it is polled. The loops exist twice, compi
 Python (loops.py says which run), and are described where they are plain: plain_arriving.py,
 plain_leaving.py. A poll that is small is converted by whole(); a larger one piece by piece, so
 that other connections get their turn.
+
+Microseconds on a busy 2-core cloud machine with Python 3.11, best of 21 runs (plain: of 5),
+compiled / plain; messages without user headers, 1 KB counts the stored header and 100 B does not.
+A copy of the 1,000 x 1 KB by bytes() takes 21; from memory that is in no cache it takes 76, and
+their batch record 103:
+
+                                1 x 1 KB       1,000 x 1 KB     1,000 x 100 B
+    a consensus batch arrives   0.1 / 2.6         37 / 1,162        13 / 1,096
+    old messages arrive         0.1 / 1.2         36 / 1,003        19 / 941
+    short heads arrive          0.1 / 1.4         29 / 1,007        13 / 997
+    batch records leave         0.2 / 5.7         54 / 2,670        28 / 2,737
+    old messages leave          0.6 / 3.8        380 / 2,275        49 / 1,819
+    short heads leave           0.2 / 4.1         51 / 2,317        21 / 1,871
+
+Old messages have a CRC-32, which costs most of their time.
 """
 
 from collections.abc import Iterator, Sequence

@@ -23,6 +23,7 @@ from borzoi.protocol.edge_layouts import (
 from borzoi.protocol.edges import BARE_KEYS_FORM, CONSENSUS_FORM, HYBRID_FORM, OLD_FORM, uncut
 from borzoi.protocol.errors import (
     BrokerError,
+    CannotReadIndexPosition,
     CannotReadMessage,
     InvalidBatchChecksum,
     InvalidCommand,
@@ -187,7 +188,7 @@ def test_a_consensus_send_to_a_known_place(edges: Any) -> None:
             continue
         assert found[0] is route
         assert found[1] == 2
-        assert found[3] is None
+        assert len(found) == 3
         assert list(decode_messages(found[2])) == foreign.SENT_MESSAGES
     routes = {bytes(payload[: payload[0]]): route}
     for size in range(len(payload)):
@@ -279,6 +280,18 @@ def test_short_batches_cut_at_every_byte(edges: Any) -> None:
     for size in range(len(messages)):
         with pytest.raises((MissingIndex, InvalidMessagesSize)):
             edges.stored_from_short(indexes, messages[:size], 2)
+
+
+def test_the_last_position_of_a_short_batch(edges: Any) -> None:
+    indexes, messages = foreign.short_batch([Message(b"one", 1), Message(b"two", 2)])
+    changed = bytearray(indexes)
+    for position in (0, 58, 59, 1000):
+        struct.pack_into("<I", changed, 20, position)
+        if position >= 59:
+            edges.stored_from_short(memoryview(changed), messages, 2)
+            continue
+        with pytest.raises(CannotReadIndexPosition):
+            edges.stored_from_short(memoryview(changed), messages, 2)
 
 
 # Batch records.
@@ -507,6 +520,24 @@ def test_pieces_are_the_whole(edges: Any, layout: EdgeLayout) -> None:
     assert len(b"".join(parts)) == edges.converted_size(layout, views)
     assert len(parts) > 3
     assert all(len(part) <= PIECE_SIZE_MAX + 256 or len(part) > 2_000_000 for part in parts)
+
+
+@pytest.mark.parametrize("layout", EdgeLayout)
+def test_where_a_piece_ends(edges: Any, layout: EdgeLayout) -> None:
+    half = PIECE_SIZE_MAX // 2
+    for size, end in ((half - 64, PIECE_SIZE_MAX), (half - 63, half)):
+        # Another timestamp: never one record with the message before.
+        view = view_of(made(0, size=half - 64), made(1, 10, size=size), made(2, 11))
+        assert edges.converted_piece(layout, view, 0, 0, True)[1] == end
+
+
+def test_only_the_last_message_of_all_is_followed_by_a_zero(edges: Any) -> None:
+    view = view_of(made(0, size=0), made(1, size=PIECE_SIZE_MAX))
+    first, end = edges.converted_piece(OLD, view, 0, 0, True)
+    assert (len(first), end) == (45, 64)
+    for is_last in (False, True):
+        empty = edges.converted_piece(OLD, view[:64], 0, 0, is_last)
+        assert empty == (first + bytes(is_last), 64)
 
 
 def test_the_forms(edges: Any) -> None:
