@@ -316,6 +316,7 @@ class Search:
                     published, poll.value, may_wait=self._loads_left == 0
                 )
         except BrokerError as error:
+            self._readers.report(self._target, error)
             self._ended(error.status, 0, None)
             return
         if isinstance(at_time, Packed):
@@ -345,6 +346,7 @@ class Search:
         if isinstance(found, Doubt):
             self._heal(found)
         elif isinstance(found, BrokerError):
+            self._readers.report(self._target, found)
             self._ended(found.status, self._current, None)
         else:
             self._ended(0, self._current, found)
