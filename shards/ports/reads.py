@@ -23,7 +23,7 @@ from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.ports.requests import ResolvePoll
-from borzoi.shards.reading.readers import HEALS_MAX, Readers
+from borzoi.shards.reading.readers import HEALS_MAX, PartitionReaders
 from borzoi.shards.reading.warm_reads import WARM_TRIES_MAX, WarmReads
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import Done, Request
@@ -90,7 +90,7 @@ class Reads:
         shard_count: int,
         partitions: Partitions,
         commit: GroupCommit,
-        readers: Readers,
+        readers: PartitionReaders,
         warm_reads: WarmReads,
         peers: Peers,
         durability: Durability,
@@ -283,7 +283,7 @@ class Search:
 
     def __init__(
         self,
-        readers: Readers,
+        readers: PartitionReaders,
         warm_reads: WarmReads,
         target: Target,
         poll: Poll,

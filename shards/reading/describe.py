@@ -10,7 +10,7 @@ from borzoi.protocol.responses.streams import (
     TopicInfo,
 )
 from borzoi.shards.metadata.state import Run, State, Stream, Topic
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.storage.published import Published
 
 GZIP = 2
@@ -27,7 +27,7 @@ class Totals(NamedTuple):
 class Describer:
     """Reads figures of any partition from the board; never asks its owner."""
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(self, readers: PartitionReaders) -> None:
         self._readers = readers
 
     def stream(self, stream: Stream) -> StreamInfo:

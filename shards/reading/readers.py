@@ -43,7 +43,7 @@ class SegmentReplaced(OfPartition):
     first_offset: int
 
 
-class Readers:
+class PartitionReaders:
     """The partitions this shard has read lately."""
 
     def __init__(

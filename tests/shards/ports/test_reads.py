@@ -22,7 +22,7 @@ from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.ports.reads import Reads
 from borzoi.shards.ports.requests import ResolvePoll
-from borzoi.shards.reading.readers import HEALS_MAX, Readers
+from borzoi.shards.reading.readers import HEALS_MAX, PartitionReaders
 from borzoi.shards.reading.warm_reads import WarmReads
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import Done, Request
@@ -317,7 +317,7 @@ class Asking:
         self._other = owner
         self.peer = OtherOwner(owner)
         memory = CopyMemory(copied_size_max)
-        self.readers = Readers(
+        self.readers = PartitionReaders(
             owner.board,
             owner.layout,
             WindowCache(16),
