@@ -155,7 +155,7 @@ class Deduplication:
         window, log = partition.window, partition.log
         if window is not None and window.next_offset == log.staged_end:
             return window
-        if partition.delayed or log.first_offset != log.staged_end:
+        if partition.delayed or log.segments.first_offset != log.staged_end:
             return None
         partition.window = Window(self._new_seen(), log.staged_end)
         return partition.window
