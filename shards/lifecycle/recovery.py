@@ -18,7 +18,7 @@ from borzoi.shards.changes.writing import METADATA_SHARD
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.message_ids import RANDOM_IDS
 from borzoi.shards.partitions.owned import Partitions
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.storage.birth import BirthDamaged, mend_birth, read_birth
 from borzoi.storage.clean_stop import CleanPartition, CleanStop
 from borzoi.storage.encrypted import Encryption, cipher_of
@@ -60,7 +60,7 @@ class PartitionRecovery:
     durability: Durability
     metadata: MetadataService
     partitions: Partitions
-    readers: Readers
+    readers: PartitionReaders
     clean: CleanStop | None
     last_stop: CleanStop
     consumers_max: int

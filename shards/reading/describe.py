@@ -11,7 +11,7 @@ from borzoi.protocol.responses.streams import (
 )
 from borzoi.shards.metadata.state import Run, State, Stream, Topic
 from borzoi.shards.metadata.topic_options import TopicDefaults, derived_options
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.storage.published import Published
 
 GZIP = 2
@@ -28,7 +28,7 @@ class Totals(NamedTuple):
 class Describer:
     """Reads figures of any partition from the board; never asks its owner."""
 
-    def __init__(self, readers: Readers, defaults: TopicDefaults) -> None:
+    def __init__(self, readers: PartitionReaders, defaults: TopicDefaults) -> None:
         self._readers = readers
         self._defaults = defaults
 

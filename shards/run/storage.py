@@ -31,7 +31,7 @@ from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.ports.append import OwnAppends
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.shards.reading.warm_reads import WarmReads
 from borzoi.shards.run.cannot_boot import CannotBoot
 from borzoi.shards.run.memory import ShardMemory
@@ -81,7 +81,7 @@ class ShardStorage:
             key = EncryptionKey(spec.encryption_key)
             self.encryption = Encryption(key, encrypts=system.encryption.enabled)
         self.copy_memory = CopyMemory(config.limits.copied_size_max, config.limits.share_weight)
-        self.readers = Readers(
+        self.readers = PartitionReaders(
             memory.board,
             self.layout,
             WindowCache(WINDOWS_MAX),
