@@ -1,5 +1,7 @@
 """Options of topics: kept, returned, refused by name."""
 
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from borzoi.protocol.identifiers import U64_MAX, Consumer, ConsumerKind
 from tests.broker import BrokerProcess
 from tests.consensus_wire import ConsensusWire
 from tests.integration.consensus.topics import field, new_topic, topic_with
+from tests.shard_wires import connect
 from tests.wire import Wire
 
 GROUP = Consumer(ConsumerKind.GROUP, "g")
@@ -125,3 +128,30 @@ def test_other_generations_see_the_settings(broker: BrokerProcess, wire: Consens
     topic = Wire(broker).ask(c.GetTopic("seen", "seen")).topic
     assert (topic.message_expiry, topic.compression_algorithm) == (86_400_000_000, 2)
     assert topic.replication_factor == 1
+
+
+@pytest.mark.slow
+def test_segments_have_the_size_that_a_topic_asks_for(
+    broker: BrokerProcess, wire: ConsensusWire
+) -> None:
+    topic_with(wire, "segments", segment_size=2**20)
+    topic_with(wire, "usual")
+
+    def fill(name: str, count: int) -> int:
+        for _ in range(count):
+            wire.append(name, name, 0, [bytes(600_000)])
+        segments: int = wire.ask(c.GetTopic(name, name)).partitions[0].segments_count
+        return segments
+
+    assert fill("usual", 5) == 1
+    assert fill("segments", 5) > 1
+    # Also in a life that begins later, and after its worker was replaced.
+    wire.ask(c.PurgeTopic("segments", "segments"))
+    assert fill("segments", 2) == 1
+    for pid in broker.workers().values():
+        os.kill(pid, signal.SIGKILL)
+    again = connect(broker)
+    before = again.ask(c.GetTopic("segments", "segments")).partitions[0].segments_count
+    for _ in range(5):
+        assert again.send("segments", 0, bytes(600_000)) == 0
+    assert again.ask(c.GetTopic("segments", "segments")).partitions[0].segments_count > before + 1
