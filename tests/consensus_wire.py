@@ -19,7 +19,6 @@ from borzoi.protocol.consensus.evictions import EVICTION
 from borzoi.protocol.consensus.framing import FIELDS, FIELDS_AT, stamp
 from borzoi.protocol.consensus.operations import HAS_SECTION, OPERATIONS, QUERY, REFUSAL, STAMPED
 from borzoi.protocol.edge_layouts import BATCH_HEADER, FRAME_HEADER
-from borzoi.protocol.errors import error_for
 from borzoi.protocol.identifiers import Identifier, PartitionId, Partitioning
 from borzoi.protocol.message import Message
 from borzoi.protocol.payload import pack_identifier, pack_partitioning
@@ -76,7 +75,7 @@ class ConsensusWire(Wire):
             "request": 0 if code == LaterCode.LOGIN_REGISTER else self.number,
             "operation": operation,
             "session": self.session,
-            "code": code if operation == QUERY else 0,
+            "header_code": code if operation == QUERY else 0,
             **changed,
         }
         header = bytearray(256)
@@ -192,6 +191,3 @@ def decode_polled(payload: memoryview) -> PolledMessages:
         assert at == end
     assert len(messages) == count
     return PolledMessages(partition_id, current, tuple(messages))
-
-
-__all__ = ["ConsensusWire", "decode_polled", "error_for", "send_payload"]

@@ -1,7 +1,7 @@
 """Ways into the broker for tests that say what may be done, not how bytes travel.
 
-A transport that is new to the broker is one more door in DOORS; the tests of this folder run
-through all of them.
+A transport that is new to the broker is one more door in DOORS, and so is another generation of
+clients; the tests of this folder run through all of them.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,15 @@ from typing import Final, Protocol
 
 import psutil
 
-from borzoi.protocol.codes import Code
-from borzoi.protocol.commands.sessions import LoginUser
+from borzoi.protocol.batch import decode_batch
+from borzoi.protocol.codes import Code, LaterCode
+from borzoi.protocol.commands import Command, SendMessages
+from borzoi.protocol.commands.sessions import LoginUser, LoginWithPersonalAccessToken, Register
+from borzoi.protocol.consensus.codecs import CODECS
 from borzoi.protocol.framing import encode_request
-from borzoi.protocol.generations import encode_command
+from borzoi.protocol.generations import CLASSIC, encode_command
 from tests.broker import BrokerProcess, wait_for
+from tests.consensus_wire import CODES, VERSION, ConsensusWire, send_payload
 from tests.wire import Wire
 
 ROUNDS_MAX: Final = 32
@@ -67,8 +71,47 @@ class TcpChannel:
         self.wire.close()
 
 
+class ConsensusChannel:
+    """The same in the consensus generation; classic requests are said in its words."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.wire = ConsensusWire(broker, login=False)
+
+    def login(self, username: str, password: str) -> int:
+        register = Register(VERSION, "test", "1", username, password)
+        status, payload = self.wire.request(*_in_consensus(register))
+        if status == 0:
+            answer = CODECS[LaterCode.LOGIN_REGISTER].answer
+            self.wire.session = answer.decode(memoryview(payload)).session
+        return status
+
+    def statuses(self, requests: Sequence[Request]) -> list[int]:
+        commands = [CLASSIC.requests[one.code](memoryview(one.payload)) for one in requests]
+        # One at a time, as its clients do: many would be more than waits before a login.
+        return [self.wire.request(*_in_consensus(one))[0] for one in commands]
+
+    def close(self) -> None:
+        self.wire.close()
+
+
+def _in_consensus(command: Command) -> tuple[int, bytes]:
+    if isinstance(command, LoginUser):
+        command = Register(VERSION, "test", "1", command.username, command.password)
+    elif isinstance(command, LoginWithPersonalAccessToken):
+        command = Register(VERSION, "test", "1", token=command.token)
+    elif isinstance(command, SendMessages):
+        messages = decode_batch(command.batch)
+        payload = send_payload(command.stream, command.topic, command.partitioning, messages)
+        return Code.SEND_MESSAGES, payload
+    code = CODES[type(command)]
+    return code, CODECS[code].request.encode(command)
+
+
 class TcpDoor:
     """The kernel chooses the shard of a connection, so some are made in vain."""
+
+    def __init__(self, generation: type[TcpChannel | ConsensusChannel]) -> None:
+        self._generation = generation
 
     def channels(self, broker: BrokerProcess, per_shard: int) -> dict[int, list[Channel]]:
         workers = broker.workers()
@@ -85,11 +128,14 @@ class TcpDoor:
                 return found
         raise AssertionError(f"{ROUNDS_MAX} rounds of connections missed a shard")
 
-    def _opened(self, broker: BrokerProcess, count: int) -> list[TcpChannel]:
-        return [TcpChannel(broker) for _ in range(count)]
+    def _opened(self, broker: BrokerProcess, count: int) -> Sequence[TcpChannel | ConsensusChannel]:
+        return [self._generation(broker) for _ in range(count)]
 
 
-DOORS: Final[dict[str, Door]] = {"tcp": TcpDoor()}
+DOORS: Final[dict[str, Door]] = {
+    "tcp": TcpDoor(TcpChannel),
+    "tcp in the consensus generation": TcpDoor(ConsensusChannel),
+}
 
 
 def _shards_of(workers: dict[int, int], ports: set[int]) -> dict[int, int]:
