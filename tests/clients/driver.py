@@ -40,6 +40,7 @@ class Driver:
         module = self._module
         found = {
             "bytes": _takes_bytes(module.SendMessage),
+            "confirmations": hasattr(module, "SendMessagesConfirmation"),
             "groups": hasattr(module.IggyClient, "consumer_group"),
             "headers": "user_headers" in module.SendMessage.__text_signature__,
             "partitioning": hasattr(module, "Partitioning"),

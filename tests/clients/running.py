@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Final, NamedTuple, Self
@@ -140,6 +141,12 @@ class Connection:
 
     def log_in(self, username: str = "iggy", password: str = "iggy") -> None:
         self.ask("login", username=username, password=password)
+
+    def recover(self) -> None:
+        """What an application does after an error: log in, where the package does not."""
+        if not self.running.wheel.can("strings"):
+            with suppress(Refused):  # not yet
+                self.log_in()
 
     def close(self) -> None:
         self.ask("close")

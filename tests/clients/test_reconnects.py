@@ -9,7 +9,6 @@ import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Final
 
 import pytest
@@ -63,21 +62,14 @@ def test_every_package_goes_on(start: Start, new_broker: NewBroker, fault: Fault
 
 def go_on(connection: Connection, partition: int) -> list[str]:
     """Send one more message, as often as it takes; what lies in the partition then."""
-    wait_for(lambda: succeeds(connection, lambda: connection.send(TOPIC, partition, AFTER)))
+
+    def is_sent() -> bool:
+        try:
+            connection.send(TOPIC, partition, AFTER)
+        except Refused:
+            connection.recover()
+            return False
+        return True
+
+    wait_for(is_sent)
     return [message.payload.decode() for message in connection.poll(TOPIC, partition)]
-
-
-def succeeds(connection: Connection, step: Callable[[], object]) -> bool:
-    """Whether the package can do it now; if not, it is logged in where it cannot do so itself."""
-    try:
-        step()
-    except Refused:
-        if not connection.running.wheel.can("strings"):
-            log_in(connection)
-        return False
-    return True
-
-
-def log_in(connection: Connection) -> None:
-    with suppress(Refused):  # not yet
-        connection.log_in()

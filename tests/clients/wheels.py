@@ -4,6 +4,7 @@ Behind a package stands what its interface can do, so that a scenario knows at o
 it is for; test_connections.py compares that with the package itself.
 
     bytes          payloads of any bytes; without it only text
+    confirmations  a send tells partition and offset, and is never repeated by the package itself
     groups         consumer groups
     headers        user headers, and message ids of the application's choice
     partitioning   sends by key and balanced; without it only to a partition
@@ -18,7 +19,9 @@ import pytest
 
 PACKAGES: Final = Path(__file__).with_name("packages.txt")
 INSTALLED: Final = Path(sys.prefix) / "clients"
-ABILITIES: Final = frozenset({"bytes", "groups", "headers", "partitioning", "strings"})
+ABILITIES: Final = frozenset(
+    {"bytes", "confirmations", "groups", "headers", "partitioning", "strings"}
+)
 
 
 class Wheel(NamedTuple):
