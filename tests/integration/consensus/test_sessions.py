@@ -1,6 +1,7 @@
 """Logins, and the session that every request belongs to."""
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -116,3 +117,11 @@ def test_a_repeated_login_begins_another_session(broker: BrokerProcess) -> None:
     assert wire.is_in_step()
     wire.request(Code.GET_STREAMS, **before)
     assert wire.evicted == Reason.NO_SESSION
+
+
+def test_the_node_has_the_address_that_was_reached(
+    new_broker: Callable[..., BrokerProcess],
+) -> None:
+    broker = new_broker(IGGY_TCP_ADDRESS="0.0.0.0:0")
+    (node,) = ConsensusWire(broker).ask(c.GetClusterMetadata()).nodes
+    assert (node.ip, node.tcp_port) == ("127.0.0.1", broker.port)
