@@ -1,21 +1,30 @@
 """Generations of clients: how each frames, what its bytes mean, how it shows messages.
 
 The first bytes of a connection tell how it frames; among those that frame alike, the version given
-at login tells the rest. Every connection begins as CLASSIC. Another generation is another table
-beside classic.py and a line in first_generation() or generation_for(); handlers do not notice.
+at login tells the rest, or the shape of requests where a login has none (older/versions.py). Every
+session begins as UNDECIDED, which is CLASSIC until more is known. Another generation is another
+table beside classic.py and a line in first_generation() or older/versions.py; handlers do not
+notice.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from borzoi.protocol.classic import CODECS
+from borzoi.protocol.codec import CommandCodec
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
+from borzoi.protocol.edges import BARE_KEYS_FORM, HYBRID_FORM, OLD_FORM
+from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.framing import ClassicFraming, Framing
 from borzoi.protocol.identifiers import Identifier
 from borzoi.protocol.message_form import MessageForm
 from borzoi.protocol.newer_clients import RefusingFraming, may_be_newer
+from borzoi.protocol.older import codecs as older
+from borzoi.protocol.older import sends, versions
+from borzoi.protocol.older.statuses import TextFraming, older_status
+from borzoi.protocol.send_messages import SendMessages
 from borzoi.protocol.send_target import read_head
 
 T = TypeVar("T")
@@ -40,6 +49,13 @@ class Generation:
     shows             how messages are converted for an answer; None: they leave as stored
     confirms_sends    a send is answered with a SentBatch, otherwise with nothing
     no_partition      the partition, from 0, in the answer to a member that has nothing to poll
+    timed_send        decodes a send whose messages do not say when they were made: that is now,
+                      in microseconds; None: they do, and `requests` decodes it
+    status_of         the status of an error, where numbers differ; None: it is the error's own
+    tells             the name of another generation that a request (code, payload) is of, None if
+                      it is of this one or of several. Asked until the session has changed once
+    has_older_rules   lists below what is missing are errors; more partitions than there are can
+                      be deleted
     """
 
     name: str
@@ -52,6 +68,10 @@ class Generation:
     shows: MessageForm | None = None
     confirms_sends: bool = False
     no_partition: int = 0
+    timed_send: Callable[[memoryview, int], SendMessages] | None = None
+    status_of: Callable[[BrokerError], int] | None = None
+    tells: Callable[[int, memoryview], str | None] | None = None
+    has_older_rules: bool = False
 
 
 CLASSIC: Final = Generation(
@@ -62,9 +82,58 @@ CLASSIC: Final = Generation(
     polls_as_classic=True,
 )
 
+UNDECIDED: Final = replace(CLASSIC, name="undecided", tells=versions.told_without_version)
+
+
+def _older(name: str, codecs: Mapping[int, CommandCodec], **changed: Any) -> Generation:
+    """A generation that counts ids from 1; its sends are those of SDK 0.6 unless `changed`."""
+    old = Generation(
+        name,
+        requests={code: codec.request.decode for code, codec in codecs.items()},
+        replies={code: codec.answer.encode for code, codec in codecs.items()},
+        read_head=sends.read_old_head,
+        shows=OLD_FORM,
+        no_partition=-1,
+        timed_send=sends.decode_old_send,
+        status_of=older_status,
+        has_older_rules=True,
+    )
+    return replace(old, **changed)
+
+
+OLD: Final = _older(versions.OLD, older.OLD_CODECS)
+OLD_TEXT: Final = _older(versions.OLD_TEXT, older.OLD_CODECS, framing=TextFraming)
+V1: Final = _older(versions.V1, older.V1_CODECS, tells=versions.told_by_v1)
+V1_TEXT: Final = _older(versions.V1_TEXT, older.V1_CODECS, framing=TextFraming)
+V1_SHORT: Final = _older(versions.V1_SHORT, older.V1_SHORT_CODECS)
+_HYBRID: Final = _older(
+    versions.HYBRID,
+    older.HYBRID_CODECS,
+    read_head=sends.read_hybrid_head,
+    find_send=sends.find_short_send,
+    shows=HYBRID_FORM,
+    timed_send=None,
+)
+HYBRID: Final = replace(
+    _HYBRID, requests={**_HYBRID.requests, Code.SEND_MESSAGES: sends.decode_hybrid_send}
+)
+BARE_KEYS: Final = replace(
+    CLASSIC,
+    name=versions.BARE_KEYS,
+    requests={**CLASSIC.requests, Code.SEND_MESSAGES: sends.decode_bare_keys_send},
+    find_send=sends.find_short_send,
+    shows=BARE_KEYS_FORM,
+)
+
 NOT_SERVED: Final = Generation("not served", {}, {}, RefusingFraming)
 
-GENERATIONS: Final[Mapping[str, Generation]] = {CLASSIC.name: CLASSIC}
+GENERATIONS: Final[Mapping[str, Generation]] = {
+    one.name: one
+    for one in (
+        *(UNDECIDED, CLASSIC, BARE_KEYS, HYBRID),
+        *(OLD, OLD_TEXT, V1, V1_TEXT, V1_SHORT),
+    )
+}
 
 _CODES: Final[Mapping[type[Command], Code]] = {
     codec.command: Code(code) for code, codec in CODECS.items()
@@ -76,10 +145,9 @@ def first_generation(present: memoryview) -> Generation:
     return NOT_SERVED if may_be_newer(present) else CLASSIC
 
 
-def generation_for(version: str) -> Generation:
-    """The generation of a client that gives this version at login; no version is the oldest."""
-    del version  # one generation so far
-    return CLASSIC
+def generation_for(version: str | None) -> Generation:
+    """The generation of a client that gives this version at login; None: its login has no field."""
+    return GENERATIONS[versions.name_for(version)]
 
 
 def code_of(command: Command) -> Code:
