@@ -82,7 +82,7 @@ CLASSIC: Final = Generation(
     polls_as_classic=True,
 )
 
-UNDECIDED: Final = replace(CLASSIC, name="undecided", tells=versions.told_without_version)
+UNDECIDED: Final = replace(CLASSIC, name="undecided", tells=versions.shown_without_version)
 
 
 def _older(name: str, codecs: Mapping[int, CommandCodec], **changed: Any) -> Generation:
@@ -103,7 +103,7 @@ def _older(name: str, codecs: Mapping[int, CommandCodec], **changed: Any) -> Gen
 
 OLD: Final = _older(versions.OLD, older.OLD_CODECS)
 OLD_TEXT: Final = _older(versions.OLD_TEXT, older.OLD_CODECS, framing=TextFraming)
-V1: Final = _older(versions.V1, older.V1_CODECS, tells=versions.told_by_v1)
+V1: Final = _older(versions.V1, older.V1_CODECS, tells=versions.shown_by_v1)
 V1_TEXT: Final = _older(versions.V1_TEXT, older.V1_CODECS, framing=TextFraming)
 V1_SHORT: Final = _older(versions.V1_SHORT, older.V1_SHORT_CODECS)
 _HYBRID: Final = _older(

@@ -52,7 +52,7 @@ def name_for(version: str | None) -> str:
     return OLD if numbers >= FIRST_WITHOUT_TEXT else OLD_TEXT
 
 
-def told_without_version(code: int, payload: memoryview) -> str | None:
+def shown_without_version(code: int, payload: memoryview) -> str | None:
     """The generation that sends such a request, None if several do."""
     look = SHAPES.get(code)
     if look is None:
@@ -63,7 +63,7 @@ def told_without_version(code: int, payload: memoryview) -> str | None:
         return None
 
 
-def told_by_v1(code: int, payload: memoryview) -> str | None:
+def shown_by_v1(code: int, payload: memoryview) -> str | None:
     """Which V1 a session is: CREATE_TOPIC of SDK 0.1 is shorter, and later ones read error texts.
 
     What is refused because it cannot be read tells nothing.

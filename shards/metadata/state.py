@@ -248,7 +248,7 @@ class State(msgspec.Struct):
 
 
 def _if_name(identifier: Identifier, error: type[BrokerError]) -> int | None:
-    """What older clients are told of a name that is not found."""
+    """The status for older clients, where a name is not found."""
     return error.status if isinstance(identifier, str) else None
 
 

@@ -136,9 +136,9 @@ class Session:
         """A request that no other generation sends tells which one the client is of."""
         tells = self.generation.tells
         if tells is not None and self.user_id is not None:
-            told = tells(code, payload)
-            if told is not None:
-                self.speak(GENERATIONS[told])
+            shown = tells(code, payload)
+            if shown is not None:
+                self.speak(GENERATIONS[shown])
 
     @property
     def taker(self) -> str:
