@@ -51,6 +51,8 @@ async def get_consumer_groups(
     services: Services, caller: Caller, command: GetConsumerGroups
 ) -> tuple[ConsumerGroupInfo, ...]:
     """All groups of a topic by id."""
+    if caller.generation.has_older_rules:
+        _topic(services, command)
     found = _find(services, command.stream, command.topic)
     if found is None:
         return ()
@@ -126,11 +128,14 @@ def _find(services: Services, stream: Identifier, topic: Identifier) -> tuple[St
 
 def _topic(
     services: Services,
-    command: CreateConsumerGroup
-    | DeleteConsumerGroup
-    | JoinConsumerGroup
-    | LeaveConsumerGroup
-    | SyncConsumerGroup,
+    command: (
+        CreateConsumerGroup
+        | DeleteConsumerGroup
+        | GetConsumerGroups
+        | JoinConsumerGroup
+        | LeaveConsumerGroup
+        | SyncConsumerGroup
+    ),
 ) -> tuple[Stream, Topic]:
     stream = services.metadata.refresh().stream(command.stream)
     return stream, stream.topic(command.topic)

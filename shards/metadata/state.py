@@ -18,11 +18,16 @@ from typing import Final, NamedTuple
 import msgspec
 
 from borzoi.protocol.errors import (
+    BrokerError,
     ConsumerGroupIdNotFound,
+    ConsumerGroupNameNotFound,
+    NoPartitions,
     PartitionNotFound,
     ResourceNotFound,
     StreamIdNotFound,
+    StreamNameNotFound,
     TopicIdNotFound,
+    TopicNameNotFound,
 )
 from borzoi.protocol.identifiers import Identifier
 from borzoi.protocol.permissions import Permissions
@@ -115,7 +120,10 @@ class Topic(msgspec.Struct):
         """Birth and board slot of a partition."""
         place = self.find_partition(partition_id)
         if place is None:
-            raise PartitionNotFound(f"topic {self.id} has no partition {partition_id}")
+            older_status = None if self.runs else NoPartitions.status
+            raise PartitionNotFound(
+                f"topic {self.id} has no partition {partition_id}", older_status
+            )
         return place
 
     def find_group(self, identifier: Identifier) -> Group | None:
@@ -127,7 +135,10 @@ class Topic(msgspec.Struct):
         """The group of that id or name."""
         group = self.find_group(identifier)
         if group is None:
-            raise ConsumerGroupIdNotFound(f"topic {self.id} has no group {identifier!r}")
+            raise ConsumerGroupIdNotFound(
+                f"topic {self.id} has no group {identifier!r}",
+                _if_name(identifier, ConsumerGroupNameNotFound),
+            )
         return group
 
 
@@ -150,7 +161,10 @@ class Stream(msgspec.Struct):
         """The topic of that id or name."""
         topic = self.find_topic(identifier)
         if topic is None:
-            raise TopicIdNotFound(f"stream {self.id} has no topic {identifier!r}")
+            raise TopicIdNotFound(
+                f"stream {self.id} has no topic {identifier!r}",
+                _if_name(identifier, TopicNameNotFound),
+            )
         return topic
 
 
@@ -206,7 +220,9 @@ class State(msgspec.Struct):
         """The stream of that id or name."""
         stream = self.find_stream(identifier)
         if stream is None:
-            raise StreamIdNotFound(f"there is no stream {identifier!r}")
+            raise StreamIdNotFound(
+                f"there is no stream {identifier!r}", _if_name(identifier, StreamNameNotFound)
+            )
         return stream
 
     def find_topic(self, stream: Identifier, topic: Identifier) -> Topic | None:
@@ -237,6 +253,11 @@ class State(msgspec.Struct):
             return None
         user = self.users[owner.user_id]
         return user, user.tokens[owner.name]
+
+
+def _if_name(identifier: Identifier, error: type[BrokerError]) -> int | None:
+    """The status for older clients, where a name is not found."""
+    return error.status if isinstance(identifier, str) else None
 
 
 _first_partition: Final = attrgetter("first_partition")

@@ -29,7 +29,9 @@ class Sends:
                 pass
             case Balanced():
                 if count == 0:
-                    raise TopicIdNotFound(f"topic {topic.id} has no partitions to balance over")
+                    raise TopicIdNotFound(
+                        f"topic {topic.id} has no partitions to balance over", NoPartitions.status
+                    )
                 key = (stream.id, topic.id)
                 partition_id = self._next_partition.get(key, 0) % count
                 self._next_partition[key] = (partition_id + 1) % count

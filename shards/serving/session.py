@@ -32,7 +32,7 @@ from borzoi.protocol.errors import (
     error_for,
 )
 from borzoi.protocol.framing import Bound
-from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation
+from borzoi.protocol.generations import GENERATIONS, UNDECIDED, Generation
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.clients import Transport
@@ -114,7 +114,7 @@ class Session:
         self.is_open = True
         self.was_removed = False
         self.suspended_user: int | None = None
-        self.generation: Generation = CLASSIC
+        self.generation: Generation = UNDECIDED
         self.knows_all_codecs = False
         self.turns = Turns()
         self._has_moved = False
@@ -162,6 +162,14 @@ class Session:
         """The address of this machine that the client has reached; None if that is unknown."""
         return self._link.local_host()
 
+    def learn(self, code: int, payload: memoryview) -> None:
+        """A request that no other generation sends tells which one the client is of."""
+        tells = self.generation.tells
+        if tells is not None and self.user_id is not None:
+            shown = tells(code, payload)
+            if shown is not None:
+                self.speak(GENERATIONS[shown])
+
     @property
     def taker(self) -> str:
         """In whose name scarce things are taken: the user's, before the login the address's."""
@@ -205,7 +213,7 @@ class Session:
             self._sending.check_head(head)
         except BrokerError as error:
             LOG.debug("client %d: not taken in, %d: %s", self.client_id, error.status, error)
-            return error.status
+            return self._status_of(error)
         return 0
 
     def closed(self) -> None:
@@ -217,6 +225,7 @@ class Session:
     # Everything that has a handler.
 
     def _handle(self, code: int, payload: memoryview) -> None:
+        self.learn(code, payload)
         decode = self.generation.requests.get(code)
         if decode is None:
             raise InvalidCommand(f"there is no command {code}")
@@ -323,7 +332,11 @@ class Session:
 
     def _fail(self, error: BrokerError) -> None:
         LOG.debug("client %d: status %d: %s", self.client_id, error.status, error)
-        self.reply(Status(error.status, close=isinstance(error, CLOSING)))
+        self.reply(Status(self._status_of(error), close=isinstance(error, CLOSING)))
+
+    def _status_of(self, error: BrokerError) -> int:
+        status_of = self.generation.status_of
+        return error.status if status_of is None else status_of(error)
 
     def _report_our_fault(self, code: int) -> None:
         LOG.exception("client %d: command %d failed through a fault of ours", self.client_id, code)

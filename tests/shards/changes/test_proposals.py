@@ -48,6 +48,7 @@ SOME = Permissions(
     ("command", "code"),
     [
         (CreateStream("orders"), Code.CREATE_STREAM),
+        (CreateStream("orders", wanted_id=4), Code.CREATE_STREAM),
         (CreateHashedUser("ann", "h", UserStatus.INACTIVE, SOME), Code.CREATE_USER),
         (CreateHashedUser("ann", "h", UserStatus.ACTIVE, None), Code.CREATE_USER),
         (SetPasswordHash("ann", "new", "old"), Code.CHANGE_PASSWORD),
