@@ -36,6 +36,12 @@ def test_the_shipped_cluster_has_two_nodes_and_leads() -> None:
     )
 
 
+def test_this_node_alone() -> None:
+    """Clients of the consensus generation poll by way of the other nodes once they see some."""
+    cluster = Cluster(Config(cluster=ClusterConfig(enabled=True)), follower=False)
+    assert [one.name for one in cluster.metadata(of_this_node=True).nodes] == ["iggy-node-1"]
+
+
 def test_configured_nodes_as_a_follower() -> None:
     nodes = Nodes(
         current=CurrentNode(name="here", ip="10.0.0.1"),
