@@ -315,6 +315,11 @@ class Connection(asyncio.BufferedProtocol):
         """Go on with the session of a connection that has moved here."""
         self.framing.adopt(bound)
 
+    def local_host(self) -> str | None:
+        """The address of this machine that the client has reached; None if that is unknown."""
+        name = None if self.transport is None else self.transport.get_extra_info("sockname")
+        return None if name is None else str(name[0])
+
     def let_go(self) -> socket.socket | None:
         """The socket, for another shard to serve; None unless the connection is quite idle."""
         transport = self.transport

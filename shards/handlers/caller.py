@@ -31,6 +31,10 @@ class Caller(Protocol):
         """The login in work has got this session number; 0: the session ends with this request."""
 
     @property
+    def local_host(self) -> str | None:
+        """The address of this machine that the client has reached; None if that is unknown."""
+
+    @property
     def user(self) -> int:
         """The user who is logged in. Raises if none is, which may have changed meanwhile."""
 

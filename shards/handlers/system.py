@@ -59,7 +59,9 @@ def get_cluster_metadata(
     services: Services, caller: Caller, _command: GetClusterMetadata
 ) -> ClusterMetadata:
     """The nodes that the configuration names; with none of them, this one."""
-    return services.cluster.metadata(of_this_node=caller.generation.has_sessions)
+    if caller.generation.has_sessions:
+        return services.cluster.as_seen_at(caller.local_host)
+    return services.cluster.metadata()
 
 
 def describe_options(

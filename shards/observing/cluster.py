@@ -6,6 +6,7 @@ nodes are not contacted. A client that finds two nodes goes to the leader's addr
 this node has the address on which it really listens.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from borzoi.protocol.responses.cluster import ClusterMetadata, ClusterNode, NodeRole, NodeStatus
@@ -14,6 +15,7 @@ from borzoi.shards.settings.schema import Config, OtherNode
 
 CLUSTER_NAME: Final = "single-node"
 NODE_NAME: Final = "iggy-node"
+ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 
 class Cluster:
@@ -24,12 +26,21 @@ class Cluster:
         self._follower = follower
         self.tcp_address = config.tcp.address
 
-    def metadata(self, *, of_this_node: bool = False) -> ClusterMetadata:
-        """Names, addresses and roles of all nodes, this one first; or of this one alone.
+    def as_seen_at(self, host: str | None) -> ClusterMetadata:
+        """One node, this one, by the address that a client has reached.
 
-        Clients of the consensus generation that are shown several nodes ask these for the way to
-        each partition, which is served nowhere.
+        For clients of the consensus generation. If they are shown several nodes, they ask these
+        for the way to each partition, which is served nowhere; and they dial the address that
+        they are shown, so that it cannot be one that only stands for all others.
         """
+        shown = self.metadata()
+        this = shown.nodes[0]
+        if host is not None and this.ip in ANY_ADDRESS:
+            this = replace(this, ip=host)
+        return ClusterMetadata(shown.name, (this,))
+
+    def metadata(self) -> ClusterMetadata:
+        """Names, addresses and roles of all nodes, this one first."""
         cluster = self._config.cluster
         role = NodeRole.FOLLOWER if self._follower else NodeRole.LEADER
         if not cluster.enabled:
@@ -40,7 +51,7 @@ class Cluster:
         this = self._this(current.name, current.ip, role)
         opposite = NodeRole.LEADER if self._follower else NodeRole.FOLLOWER
         others = (self._other(node, opposite) for node in cluster.node.others)
-        return ClusterMetadata(cluster.name, (this,) if of_this_node else (this, *others))
+        return ClusterMetadata(cluster.name, (this, *others))
 
     def _this(self, name: str, ip: str, role: NodeRole) -> ClusterNode:
         return ClusterNode(

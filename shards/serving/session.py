@@ -93,6 +93,9 @@ class Link(Protocol):
     def adopt(self, bound: Bound) -> None:
         """Go on with the session of a connection that has moved here."""
 
+    def local_host(self) -> str | None:
+        """The address of this machine that the client has reached; None if that is unknown."""
+
     def let_go(self) -> socket.socket | None:
         """The socket, if this is a plain TCP connection with nothing in work."""
 
@@ -153,6 +156,11 @@ class Session:
     def bind(self, session: int) -> None:
         """The login in work has got this session number; 0: the session ends with this request."""
         self._link.bind(session)
+
+    @property
+    def local_host(self) -> str | None:
+        """The address of this machine that the client has reached; None if that is unknown."""
+        return self._link.local_host()
 
     @property
     def taker(self) -> str:

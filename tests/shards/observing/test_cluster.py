@@ -39,7 +39,12 @@ def test_the_shipped_cluster_has_two_nodes_and_leads() -> None:
 def test_this_node_alone() -> None:
     """Clients of the consensus generation poll by way of the other nodes once they see some."""
     cluster = Cluster(Config(cluster=ClusterConfig(enabled=True)), follower=False)
-    assert [one.name for one in cluster.metadata(of_this_node=True).nodes] == ["iggy-node-1"]
+    assert cluster.as_seen_at("10.0.0.7").nodes == cluster.metadata().nodes[:1]
+    anywhere = Cluster(Config(tcp=Tcp(address="0.0.0.0:0")), follower=False)
+    anywhere.tcp_address = "0.0.0.0:40001"
+    (node,) = anywhere.as_seen_at("10.0.0.7").nodes
+    assert (node.ip, node.tcp_port) == ("10.0.0.7", 40001)
+    assert anywhere.as_seen_at(None).nodes == anywhere.metadata().nodes
 
 
 def test_configured_nodes_as_a_follower() -> None:
