@@ -27,7 +27,7 @@ class Cluster:
         self.tcp_address = config.tcp.address
 
     def as_seen_at(self, host: str | None) -> ClusterMetadata:
-        """The node alone, by the address that a client has reached.
+        """One node, this one, by the address that a client has reached.
 
         For clients of the consensus generation. If they are shown several nodes, they ask these
         for the way to each partition, which is served nowhere; and they dial the address that

@@ -1,7 +1,6 @@
 """Logins, and the session that every request belongs to."""
 
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -119,9 +118,6 @@ def test_a_repeated_login_begins_another_session(broker: BrokerProcess) -> None:
     assert wire.evicted == Reason.NO_SESSION
 
 
-def test_the_node_has_the_address_that_was_reached(
-    new_broker: Callable[..., BrokerProcess],
-) -> None:
-    broker = new_broker(IGGY_TCP_ADDRESS="0.0.0.0:0")
+def test_the_node_has_the_address_that_was_reached(broker: BrokerProcess) -> None:
     (node,) = ConsensusWire(broker).ask(c.GetClusterMetadata()).nodes
     assert (node.ip, node.tcp_port) == ("127.0.0.1", broker.port)
