@@ -27,6 +27,7 @@ from borzoi.shards.metadata.access import require
 def ping(_services: Services, caller: Caller, _command: Ping) -> None:
     """The client lives and so do we. After an eviction it changes nothing, and is no error."""
     caller.last_heartbeat = time.monotonic()
+    caller.has_pinged = True
 
 
 def get_stats(services: Services, caller: Caller, _command: GetStats) -> Coroutine[Any, Any, Stats]:
