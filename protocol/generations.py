@@ -149,12 +149,14 @@ BARE_KEYS: Final = replace(
     requests={**CLASSIC.requests, Code.SEND_MESSAGES: sends.decode_bare_keys_send},
     find_send=sends.find_short_send,
     shows=BARE_KEYS_FORM,
+    tells=versions.shown_by_heads,
 )
+SDK_0_8: Final = replace(CLASSIC, name=versions.SDK_0_8, tells=versions.shown_by_heads)
 
 GENERATIONS: Final[Mapping[str, Generation]] = {
     one.name: one
     for one in (
-        *(UNDECIDED, CLASSIC, CONSENSUS, BARE_KEYS, HYBRID),
+        *(UNDECIDED, CLASSIC, CONSENSUS, SDK_0_8, BARE_KEYS, HYBRID),
         *(OLD, OLD_TEXT, V1, V1_TEXT, V1_SHORT),
     )
 }
@@ -169,9 +171,12 @@ def first_generation(present: memoryview) -> Generation:
     return CONSENSUS if may_begin(present) else CLASSIC
 
 
-def generation_for(version: str | None) -> Generation:
-    """The generation of a client that gives this version at login; None: its login has no field."""
-    return GENERATIONS[versions.name_for(version)]
+def generation_for(version: str | None, has_pinged: bool) -> Generation:
+    """The generation of a client that gives this version at login; None: its login has no field.
+
+    Where two families have one version, only those of one begin with a PING.
+    """
+    return GENERATIONS[versions.name_for(version, has_pinged)]
 
 
 def code_of(command: Command) -> Code:

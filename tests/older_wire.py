@@ -63,7 +63,11 @@ class OlderWire(Wire):
 
     def __init__(self, broker: Listening, name: str, *, login: bool = True) -> None:
         self.dialect = DIALECTS[name]
-        super().__init__(broker, login=login)
+        super().__init__(broker, login=False)
+        # As published packages begin.
+        assert self.is_in_step()
+        if login:
+            self.log_in()
 
     def begin(self, command: Command) -> None:
         code = code_of(command)

@@ -18,6 +18,7 @@ from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN, re
 
 CLASSIC: Final = "classic"
 BARE_KEYS: Final = "bare-keys"
+SDK_0_8: Final = "sdk-0.8"
 HYBRID: Final = "hybrid"
 OLD: Final = "old"
 OLD_TEXT: Final = "old-text"
@@ -35,8 +36,12 @@ CONTROL_CHARACTERS: Final = frozenset(range(32)) | {127}
 COMPRESSIONS: Final = frozenset({1, 2})
 
 
-def name_for(version: str | None) -> str:
-    """The generation of a client that gives this version at login; None: its login has no field."""
+def name_for(version: str | None, has_pinged: bool) -> str:
+    """The generation of a client that gives this version at login; None: its login has no field.
+
+    Two families say 0.8: the Rust SDK and the packages made of it, which begin with a PING, and
+    the Go SDK, whose messages are those of today.
+    """
     if version is None:
         return V1
     try:
@@ -46,7 +51,7 @@ def name_for(version: str | None) -> str:
     if numbers >= FIRST_CLASSIC:
         return CLASSIC
     if numbers >= FIRST_BARE_KEYS:
-        return BARE_KEYS
+        return BARE_KEYS if has_pinged else SDK_0_8
     if numbers >= FIRST_HYBRID:
         return HYBRID
     return OLD if numbers >= FIRST_WITHOUT_TEXT else OLD_TEXT
@@ -61,6 +66,12 @@ def shown_without_version(code: int, payload: memoryview) -> str | None:
         return look(payload)
     except BrokerError:
         return None
+
+
+def shown_by_heads(code: int, payload: memoryview) -> str | None:
+    """Which of the families that say 0.8 a session is of: by the heads of its messages."""
+    shown = shown_without_version(code, payload) if code == Code.SEND_MESSAGES else None
+    return shown if shown in (CLASSIC, BARE_KEYS) else None
 
 
 def shown_by_v1(code: int, payload: memoryview) -> str | None:

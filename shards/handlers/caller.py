@@ -23,6 +23,7 @@ class Caller(Protocol):
     suspended_user: int | None
     turns: Turns
     last_heartbeat: float
+    has_pinged: bool
 
     def speak(self, generation: Generation) -> None:
         """The client is of this generation, from the answer to the request in work on."""

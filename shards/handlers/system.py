@@ -36,6 +36,7 @@ def ping(services: Services, caller: Caller, _command: Ping) -> None:
     if caller.generation.has_sessions:
         require_registered(services, caller)
     caller.last_heartbeat = time.monotonic()
+    caller.has_pinged = True
 
 
 def get_stats(services: Services, caller: Caller, _command: GetStats) -> Coroutine[Any, Any, Stats]:

@@ -120,6 +120,7 @@ class Session:
         self._has_moved = False
         # Connecting is the first sign of life.
         self.last_heartbeat = time.monotonic()
+        self.has_pinged = False
         self._may_move = transport is Transport.TCP and services.migration.enabled
         self._sending = Sending(services, self)
         self._polling = Polling(services, self)

@@ -327,3 +327,37 @@ def test_a_version_may_change_with_the_next_login(
     assert old.request(Code.LOGIN_USER, b"\4iggy\5wrong\7\0\0\x000.6.202" + bytes(4)).status == 42
     assert old.request(Code.GET_CLUSTER_METADATA).status == 3
     assert wire.payloads(topic) == []
+
+
+def test_clients_of_0_8_whose_messages_are_those_of_today(
+    standing_broker: BrokerProcess, wire: Wire, topic: str
+) -> None:
+    """As the Go SDK: it does not begin with a PING, and its heads have 64 bytes."""
+    wire.append(topic, topic, 0, [b"a"])
+    login = LoginUser("iggy", "iggy", "0.8.1-edge.3")
+    for begins_with_ping in (False, True):
+        with Wire(standing_broker, login=False) as session:
+            if begins_with_ping:
+                assert session.is_in_step()
+            session.ask(login)
+            if begins_with_ping:
+                session.append(topic, topic, 0, [b"b"])
+            assert session.payloads(topic)[0] == b"a"
+    with Wire(standing_broker, login=False) as session:
+        session.ask(login)
+        short = OlderWire(standing_broker, "bare-keys")
+        short.socket, session.socket = session.socket, short.socket
+        assert short.send_all(topic, topic, 0, [(0, BARE, b"c")]).status == 0
+        assert [one.payload for one in short.poll_all(topic, topic)[1]] == [b"a", b"b", b"c"]
+
+
+def test_a_session_stays_what_it_is_when_it_moves(
+    older: OlderWire, wire: Wire, stream: str
+) -> None:
+    wire.ask(topic_of(stream, 8))
+    stream_id = wire.ask(GetStream(stream)).stream.id
+    for partition in range(8):
+        assert older.send_all(stream_id, stream, partition, [(0, BARE, b"x")]).status == 0
+        assert older.ask(GetStream(stream_id)).stream.name == stream
+        _, (shown,) = older.poll_all(stream_id, stream, partition)
+        assert (shown.payload, shown.headers) == (b"x", BARE)

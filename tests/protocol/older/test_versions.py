@@ -18,7 +18,7 @@ from borzoi.protocol.identifiers import (
 )
 from borzoi.protocol.message import Message
 from borzoi.protocol.older.codecs import OLD_CODECS
-from borzoi.protocol.older.versions import shown_by_v1, shown_without_version
+from borzoi.protocol.older.versions import shown_by_heads, shown_by_v1, shown_without_version
 from borzoi.protocol.send_messages import encode_send_messages
 from tests.protocol.older.frames import FRAMES, payload_of
 from tests.protocol.older.test_differences import short_send
@@ -47,7 +47,18 @@ from tests.protocol.older.test_differences import short_send
     ],
 )
 def test_versions_compare_as_numbers(version: str | None, name: str) -> None:
-    assert generation_for(version) is GENERATIONS[name]
+    assert generation_for(version, True) is GENERATIONS[name]
+    if name != "bare-keys":
+        assert generation_for(version, False) is GENERATIONS[name]
+
+
+def test_two_families_say_0_8() -> None:
+    assert generation_for("0.8.0", False).name == "sdk-0.8"
+    classic = memoryview(encode_send_messages("s", "t", PartitionId(0), [Message(b"hi")]))
+    short = memoryview(short_send("s", 0))
+    assert shown_by_heads(Code.SEND_MESSAGES, classic) == "classic"
+    assert shown_by_heads(Code.SEND_MESSAGES, short) == "bare-keys"
+    assert shown_by_heads(Code.POLL_MESSAGES, payload_of("poll")) is None
 
 
 CONSUMER = Consumer(ConsumerKind.CONSUMER, 1)
