@@ -34,6 +34,7 @@ __all__ = [
     "FROM_EITHER",
     "FROM_SERVER",
     "LENGTH_MAX",
+    "NORMAL",
     "Unframer",
     "answer_to_close",
     "binary_head",
