@@ -30,6 +30,7 @@ from borzoi.shards.identity.passwords import hash_password
 from borzoi.shards.loop.clock import broker_start
 from borzoi.shards.nursery.link import ChildProcess, Nursery, NurseryFailed
 from borzoi.shards.orders.spec import Event, Order, Root, WorkerSpec, write_spec
+from borzoi.shards.tls.certificate import Certificate
 
 
 @dataclass(slots=True)
@@ -73,8 +74,10 @@ class Spawner:
         budget: int,
         data: OpenData,
         nursery: Nursery,
+        certificates: dict[str, Certificate],
     ) -> None:
         self._nursery = nursery
+        self.certificates = certificates
         self._config = config
         self._options = options
         self._placement = placement
@@ -164,6 +167,7 @@ class Spawner:
             shares_port=self._options.shares_port,
             root=self._root if worker.shard == 0 else None,
             doors=doors,
+            certificates=self.certificates,
             generations=tuple(one.generation for one in workers),
             budget=self._budget,
             arena_size=self.arena_size,
