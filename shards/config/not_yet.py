@@ -26,7 +26,9 @@ NOT_YET: Final[dict[str, str]] = {
     "system.recovery": "missing state is never invented",
 }
 
-SERVED: Final = frozenset({"http.metrics.endpoint"})
+SERVED: Final = frozenset(
+    {"http.metrics.endpoint", "http.cors.enabled", "http.cors.allowed_origins"}
+)
 """Keys of such a part that count all the same."""
 
 

@@ -225,6 +225,7 @@ class Supervisor:
             worker.order(Order("listen", doors))
         for worker in self._workers[1:]:
             await self._event(worker, "listening")
+        self._tell_certificates()
         self._write_current_config(doors)
         LOG.info(
             "borzoi %s serves TCP%s on %s with %d shards on CPUs %s, durability %s, data in %s,"
@@ -242,7 +243,6 @@ class Supervisor:
         if "websocket" in doors:
             scheme = "wss" if "websocket" in self._spawner.certificates else "ws"
             LOG.info("WebSocket is at %s://%s", scheme, doors["websocket"])
-        self._tell_certificates()
         if "metrics" in doors:
             self._tell_metrics(doors["metrics"])
 

@@ -33,35 +33,17 @@ from borzoi.protocol.websocket import (
     pong_frame,
 )
 from tests.protocol.fenced import Fence
+from tests.websocket_frames import MASK, frame
 
 compiled = pytest.importorskip("borzoi.protocol._websocket")
 
 SIZE_MAX = 80 * 1024
 PLAIN_FENCE, COMPILED_FENCE = Fence(SIZE_MAX), Fence(SIZE_MAX)
-MASK = bytes.fromhex("a1b2c3d4")
 
 
 @pytest.fixture(scope="module", params=["plain", "compiled"])
 def twin(request: pytest.FixtureRequest) -> ModuleType:
     return plain_websocket if request.param == "plain" else compiled
-
-
-def frame(
-    opcode: int, payload: bytes = b"", *, final: bool = True, mask: bytes | None = MASK
-) -> bytes:
-    """A frame as RFC 6455 draws it, written without the code under test."""
-    size = len(payload)
-    masks = 0x80 if mask is not None else 0
-    head = bytes((0x80 * final | opcode,))
-    if size < 126:
-        head += bytes((masks | size,))
-    elif size < 1 << 16:
-        head += bytes((masks | 126,)) + struct.pack(">H", size)
-    else:
-        head += bytes((masks | 127,)) + struct.pack(">Q", size)
-    if mask is None:
-        return head + payload
-    return head + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
 
 
 class Taken(NamedTuple):
