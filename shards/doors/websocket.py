@@ -83,11 +83,11 @@ class WebSocket(asyncio.BufferedProtocol):
         self._head = bytearray()
         self._buffer = SCRATCH
         self._is_write_paused = False
+        self._is_read_paused = False
         # What costs nothing here goes past.
         self.get_extra_info: Callable[..., Any]
         self.get_write_buffer_size: Callable[[], int]
         self.set_write_buffer_limits: Callable[..., None]
-        self.pause_reading: Callable[[], None]
 
     # What the event loop calls.
 
@@ -97,7 +97,6 @@ class WebSocket(asyncio.BufferedProtocol):
         self.get_extra_info = transport.get_extra_info
         self.get_write_buffer_size = transport.get_write_buffer_size
         self.set_write_buffer_limits = transport.set_write_buffer_limits
-        self.pause_reading = transport.pause_reading
         self._connection.connection_made(cast(asyncio.BaseTransport, self))
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -212,10 +211,15 @@ class WebSocket(asyncio.BufferedProtocol):
         """Whether nothing is sent any more."""
         return self._state is State.CLOSING or self._transport.is_closing()
 
+    def pause_reading(self) -> None:
+        """Take no bytes for a while."""
+        self._is_read_paused = True
+        self._transport.pause_reading()
+
     def resume_reading(self) -> None:
         """Take bytes again."""
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._is_read_paused = False
+        self._transport.resume_reading()
 
     def can_write_eof(self) -> bool:
         """A WebSocket has no half that can be closed."""
@@ -235,7 +239,8 @@ class WebSocket(asyncio.BufferedProtocol):
         transport = self._transport
         if transport.can_write_eof():
             transport.write_eof()
-            transport.resume_reading()
+            if self._is_read_paused:
+                self.resume_reading()
             self._loop.call_later(PARTING_TIME_S, transport.close)
         else:
             transport.close()
