@@ -15,9 +15,10 @@ from borzoi.shards.settings.schema import Config
 NOT_YET: Final[dict[str, str]] = {
     "http": "the HTTP API is not served yet (metrics have a listener of their own: [metrics])",
     "tcp.ipv6": "the family follows the address",
-    "tcp.tls": "TLS is not served yet, TCP stays in clear text",
     "quic": "QUIC is not served yet",
-    "websocket": "WebSocket is not served yet",
+    "websocket.read_buffer_size": "requests are read into the receive buffers of all doors",
+    "websocket.write_buffer_size": "answers are not buffered",
+    "websocket.max_write_buffer_size": "limits.write_timeout and limits.read_rate_min say it",
     "telemetry": "nothing is exported yet",
     "system.backup.compatibility": "data of other servers is not migrated",
     "system.state.max_file_operation_retries": "file operations are not retried",
@@ -25,7 +26,9 @@ NOT_YET: Final[dict[str, str]] = {
     "system.recovery": "missing state is never invented",
 }
 
-SERVED: Final = frozenset({"http.metrics.endpoint"})
+SERVED: Final = frozenset(
+    {"http.metrics.endpoint", "http.cors.enabled", "http.cors.allowed_origins"}
+)
 """Keys of such a part that count all the same."""
 
 

@@ -27,6 +27,7 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import CannotReadMessage, FeatureUnavailable
 from borzoi.protocol.framing import NOT_WHOLE, Bound, Frame
 from borzoi.protocol.generations import CLASSIC, Generation
+from borzoi.protocol.responses.clients import Transport
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
@@ -78,8 +79,17 @@ class Connection(asyncio.BufferedProtocol):
         pool: MemoryPool,
         limits: ConnectionLimits,
         in_work: InWork,
+        kind: Transport = Transport.TCP,
+        *,
+        can_move: bool = True,
     ) -> None:
+        """`can_move`: whether the socket is all there is of it, so that another shard can have it.
+
+        What TLS and WebSocket know of a connection stays in this process.
+        """
         self._loop = loop
+        self.kind = kind
+        self.can_move = can_move
         self._in_work = in_work
         self._work = in_work.words
         self._user_bits = 0
@@ -325,6 +335,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self.transport
         if (
             transport is None
+            or not self.can_move
             or transport.is_closing()
             or self.is_busy
             or not self._intake.is_empty
@@ -358,6 +369,11 @@ class Connection(asyncio.BufferedProtocol):
                 begin(code, payload, buffer, start)
 
         self._carry_out = begin if guard is None else unless_refused
+
+    def wait_for_turn(self) -> None:
+        """Read no more in this turn of the loop: a layer below has read all that it could."""
+        if self._intake.filling is None:
+            self._intake.reading.wait_for_turn()
 
     def check_deadlines(self, now: float) -> str | None:
         """Close the connection if it keeps us waiting too long; the reason, if so."""

@@ -3,7 +3,7 @@
 Without `cluster.enabled` that is one healthy leader, this broker. With it, the answer names the
 nodes of the configuration as they stand there. Nothing is replicated or elected, and the other
 nodes are not contacted. A client that finds two nodes goes to the leader's address, so the entry of
-this node has the address on which it really listens.
+this node has the address on which it really listens. A door that is not open has the port 0.
 """
 
 from dataclasses import replace
@@ -11,6 +11,7 @@ from typing import Final
 
 from borzoi.protocol.responses.cluster import ClusterMetadata, ClusterNode, NodeRole, NodeStatus
 from borzoi.shards.settings.addresses import parse_address
+from borzoi.shards.settings.open_doors import open_doors
 from borzoi.shards.settings.schema import Config, OtherNode
 
 CLUSTER_NAME: Final = "single-node"
@@ -24,7 +25,8 @@ class Cluster:
     def __init__(self, config: Config, follower: bool) -> None:
         self._config = config
         self._follower = follower
-        self.tcp_address = config.tcp.address
+        self.addresses = open_doors(config)
+        """By door, of those that are open: where it listens, and before that what is configured."""
 
     def as_seen_at(self, host: str | None) -> ClusterMetadata:
         """One node, this one, by the address that a client has reached.
@@ -45,7 +47,8 @@ class Cluster:
         role = NodeRole.FOLLOWER if self._follower else NodeRole.LEADER
         if not cluster.enabled:
             # A single node never redirects its clients.
-            ip = parse_address(self.tcp_address).host
+            first = next(iter(self.addresses.values()), self._config.tcp.address)
+            ip = parse_address(first).host
             return ClusterMetadata(CLUSTER_NAME, (self._this(NODE_NAME, ip, role),))
         current = cluster.node.current
         this = self._this(current.name, current.ip, role)
@@ -57,13 +60,18 @@ class Cluster:
         return ClusterNode(
             name=name,
             ip=ip,
-            tcp_port=parse_address(self.tcp_address).port,
-            quic_port=parse_address(self._config.quic.address).port,
-            http_port=parse_address(self._config.http.address).port,
-            websocket_port=parse_address(self._config.websocket.address).port,
+            tcp_port=self._port("tcp"),
+            quic_port=self._port("quic"),
+            http_port=self._port("http"),
+            websocket_port=self._port("websocket"),
             role=role,
             status=NodeStatus.HEALTHY,
         )
+
+    def _port(self, door: str) -> int:
+        """Where the door really listens; 0 if it is not open."""
+        address = self.addresses.get(door)
+        return 0 if address is None else parse_address(address).port
 
     def _other(self, node: OtherNode, role: NodeRole) -> ClusterNode:
         """A port that is not given is the one configured here."""

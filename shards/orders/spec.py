@@ -1,16 +1,19 @@
 """The specification of a worker at its start, and the orders and events that travel later.
 
-The specification lies in a memfd. It may hold the encryption key and the hash of a password, which
-must not be seen in a process list. It goes through the nursery (nursery.py) together with the
-descriptors that it names, by the supervisor's numbers; the worker renumbers it.
+The specification lies in a memfd. It may hold the encryption key, the keys of certificates and the
+hash of a password, which must not be seen in a process list. It goes through the nursery
+(nursery.py) together with the descriptors that it names, by the supervisor's numbers; the worker
+renumbers it.
 
-    supervisor -> worker   recover, listen(address, metrics_address), stop,
+    supervisor -> worker   recover, listen(doors), stop,
                            replace_peer(shard, generation) + 2 fds, adopt(session) + 1 fd,
-                           refuse(refused)
+                           refuse(refused), renew + 1 fd with the certificates
     worker -> supervisor   metadata_ready(root_created), recovered,
-                           listening(address, metrics_address), cannot_boot(reason),
+                           listening(doors), cannot_boot(reason),
                            peer_replaced(shard, generation),
                            hand_over(shard, session) + 1 fd, passed on as adopt
+
+Doors are addresses by the name of their table in the configuration: those that are switched on.
 """
 
 import os
@@ -22,8 +25,9 @@ import msgspec
 from borzoi.shards.faults.poison import Refusal
 from borzoi.shards.groups.share import Seat
 from borzoi.shards.loop.clock import BrokerStart
+from borzoi.shards.tls.certificate import Certificate
 
-SPEC_SIZE_MAX: Final = 1 << 20
+SPEC_SIZE_MAX: Final = 2 << 20
 
 CANNOT_BOOT: Final = 3
 """Exit code of a worker that cannot start, however often it is tried: the broker stops."""
@@ -58,10 +62,11 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     root: Root | None
     # Empty if nothing is or was encrypted.
     encryption_key: bytes
-    # Empty on the first boot: the worker waits for orders. A restarted one goes on by itself.
-    tcp_address: str
-    # Of a restarted worker; empty if metrics are switched off.
-    metrics_address: str
+    # None on the first boot: the worker waits for orders. A restarted one goes on by itself, with
+    # the doors that its predecessor had.
+    doors: dict[str, str] | None
+    # By door: the certificates with their keys, of those that are encrypted.
+    certificates: dict[str, Certificate]
     generations: tuple[int, ...]
     budget: int
     arena_size: int
@@ -115,8 +120,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     """From the supervisor."""
 
     order: str
-    address: str = ""
-    metrics_address: str = ""
+    doors: dict[str, str] = {}
     shard: int = -1
     generation: int = 0
     session: SessionState | None = None
@@ -127,8 +131,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """From a worker."""
 
     event: str
-    address: str = ""
-    metrics_address: str = ""
+    doors: dict[str, str] = {}
     shard: int = -1
     generation: int = 0
     reason: str = ""
@@ -147,5 +150,20 @@ def read_spec(fd: int) -> WorkerSpec:
     """The specification, read and closed."""
     try:
         return msgspec.json.decode(os.pread(fd, SPEC_SIZE_MAX, 0), type=WorkerSpec)
+    finally:
+        os.close(fd)
+
+
+def write_shown(certificates: dict[str, Certificate]) -> int:
+    """A memfd with the certificates that doors show from now on."""
+    fd = os.memfd_create("borzoi-certificates", os.MFD_CLOEXEC)
+    os.write(fd, msgspec.json.encode(certificates))
+    return fd
+
+
+def read_shown(fd: int) -> dict[str, Certificate]:
+    """The certificates, read and closed."""
+    try:
+        return msgspec.json.decode(os.pread(fd, SPEC_SIZE_MAX, 0), type=dict[str, Certificate])
     finally:
         os.close(fd)

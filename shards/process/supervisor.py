@@ -2,7 +2,8 @@
 
 Opens the data directory (directory/opening.py) and has one worker per CPU forked (nursery). Watches
 them by pidfd and heartbeat, and restarts a dead one with fresh memories and a new generation. Stops
-all on SIGTERM, SIGINT or SIGHUP (orderly_stop.py). If it dies, the kernel kills the workers.
+all on SIGTERM, SIGINT or the end of its terminal (orderly_stop.py). Any other SIGHUP has the
+certificates read again. If it dies, the kernel kills the workers.
 
 A dead worker is replaced in this order (design: when a worker dies). New control memory and arena
 are handed to every living worker. Each of them acknowledges that it uses them. Only then is the
@@ -17,6 +18,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -37,12 +39,15 @@ from borzoi.shards.identity.root_account import GENERATED_PREFIX, ROOT_PASSWORD_
 from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.nursery.link import Nursery, NurseryFailed, reap_orphans, take_in_orphans
 from borzoi.shards.nursery.process import NurseryProcess
-from borzoi.shards.nursery.spawning import Bound, Spawner, WorkerProcess
-from borzoi.shards.orders.spec import CANNOT_BOOT, Event, Order
+from borzoi.shards.nursery.spawning import Spawner, WorkerProcess
+from borzoi.shards.orders.spec import CANNOT_BOOT, Event, Order, write_shown
+from borzoi.shards.process.hangup import Hangup
 from borzoi.shards.process.orderly_stop import STOPPED, OrderlyStop
 from borzoi.shards.process.worker_deaths import WorkerDeaths
 from borzoi.shards.settings.addresses import is_loopback
 from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.open_doors import open_doors
+from borzoi.shards.tls.certificate import describe, read_certificates, renewed_certificates
 from borzoi.storage.files import Files
 from borzoi.storage.layout import CURRENT_CONFIG_FILE
 from borzoi.terminal import say
@@ -76,6 +81,7 @@ def run(
         raise ConfigError(str(error)) from error
     budget = memory_budget_per_shard(config, shard_count, granted_memory())
     os.umask(0o077)
+    certificates = read_certificates(config)
     try:
         data = open_data_directory(config, (*warnings, *placement.notes), options)
     except OSError as error:
@@ -85,7 +91,7 @@ def run(
     raise_file_limit()
     take_in_orphans()
     nursery = Nursery(started)
-    spawner = Spawner(config, options, placement, budget, data, nursery)
+    spawner = Spawner(config, options, placement, budget, data, nursery, certificates)
     try:
         return asyncio.run(_supervise(config, placement, data, spawner, nursery))
     except NurseryFailed as error:
@@ -98,10 +104,15 @@ async def _supervise(
 ) -> int:
     supervisor = Supervisor(config, placement, data, spawner, nursery)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    asked = {
+        signal.SIGTERM: supervisor.order_stop,
+        signal.SIGINT: supervisor.order_stop,
+        signal.SIGHUP: supervisor.hang_up,
+    }
+    for number, act in asked.items():
         # What is ignored from birth (nohup) stays so.
         if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, supervisor.order_stop)
+            loop.add_signal_handler(number, act)
     loop.add_signal_handler(signal.SIGQUIT, supervisor.order_kill)
     try:
         return await supervisor.run()
@@ -128,7 +139,7 @@ class Supervisor:
         self._spawner = spawner
         self._nursery = nursery
         self._workers = [self._spawner.new_worker(shard) for shard in range(len(placement.cpus))]
-        self._bound = Bound()
+        self._doors: dict[str, str] | None = None
         self._stop = asyncio.Event()
         self._stopping = False
         self._exit_code = STOPPED
@@ -137,6 +148,7 @@ class Supervisor:
             seconds(config.system.stop_timeout),
             seconds(config.limits.heartbeat_timeout),
         )
+        self._hangup = Hangup()
         self._replacing: set[asyncio.Task[None]] = set()
         self._watch_due_at = 0.0
         logs = Path(config.system.path) / config.system.logging.path
@@ -147,6 +159,29 @@ class Supervisor:
         if self._stop.is_set():
             self._orderly_stop.report()
         self._stop.set()
+
+    def hang_up(self) -> None:
+        """SIGHUP: a terminal that is gone is an order to stop, any other one is to renew."""
+        if self._hangup.is_of_terminal:
+            self.order_stop()
+        else:
+            self._renew_certificates()
+
+    def _renew_certificates(self) -> None:
+        """Have all workers show what the files hold now; what cannot be used changes nothing."""
+        try:
+            certificates = renewed_certificates(self._config, self._spawner.certificates)
+        except ConfigError as error:
+            LOG.error("the certificates stay as they are: %s", error)
+            return
+        self._spawner.certificates = certificates
+        fd = write_shown(certificates)
+        for one in self._workers:
+            if one.process is not None and one.channel is not None:
+                self._order(one, Order("renew"), (fd,))
+        os.close(fd)
+        LOG.info("certificates renewed for: %s", ", ".join(certificates) or "no door is encrypted")
+        self._tell_certificates()
 
     def order_kill(self) -> None:
         """Begins a stop that kills the workers instead of waiting for them."""
@@ -183,21 +218,21 @@ class Supervisor:
         for worker in self._workers:
             await self._event(worker, "recovered")
         # Port 0 means: shard 0 chooses, the others share its port.
-        metrics = self._config.metrics
-        metrics_address = metrics.address if metrics.enabled else ""
-        first.order(Order("listen", self._config.tcp.address, metrics_address))
-        listening = await self._event(first, "listening")
-        self._bound = Bound(listening.address, listening.metrics_address)
+        first.order(Order("listen", open_doors(self._config)))
+        doors = (await self._event(first, "listening")).doors
+        self._doors = doors
         for worker in self._workers[1:]:
-            worker.order(Order("listen", *self._bound))
+            worker.order(Order("listen", doors))
         for worker in self._workers[1:]:
             await self._event(worker, "listening")
-        self._write_current_config()
+        self._tell_certificates()
+        self._write_current_config(doors)
         LOG.info(
-            "borzoi %s serves TCP on %s with %d shards on CPUs %s, durability %s, data in %s,"
+            "borzoi %s serves TCP%s on %s with %d shards on CPUs %s, durability %s, data in %s,"
             " %s loops; ready after %.2f s",
             __version__,
-            self._bound.tcp_address,
+            " with TLS" if "tcp" in self._spawner.certificates else "",
+            doors.get("tcp", "no port"),
             len(self._workers),
             ", ".join("any" if one.cpu is None else str(one.cpu) for one in self._placement.cpus),
             self._config.system.partition.durability,
@@ -205,8 +240,11 @@ class Supervisor:
             LOOPS,
             time.monotonic() - began,
         )
-        if self._bound.metrics_address:
-            self._tell_metrics(self._bound.metrics_address)
+        if "websocket" in doors:
+            scheme = "wss" if "websocket" in self._spawner.certificates else "ws"
+            LOG.info("WebSocket is at %s://%s", scheme, doors["websocket"])
+        if "metrics" in doors:
+            self._tell_metrics(doors["metrics"])
 
     async def _bring_up(self, worker: WorkerProcess) -> None:
         """Spawn it; a nursery that fails has a successor."""
@@ -223,7 +261,7 @@ class Supervisor:
         raise NurseryFailed(f"shard {worker.shard} could not be started {SPAWNS_MAX} times")
 
     def _spawn(self, worker: WorkerProcess) -> None:
-        ours = self._spawner.spawn(worker, self._workers, self._bound)
+        ours = self._spawner.spawn(worker, self._workers, self._doors)
         worker.channel = self._open_channel(worker, ours)
         self._loop.add_reader(worker.pidfd, self._worker_died, worker)
 
@@ -293,7 +331,7 @@ class Supervisor:
             one.events.put_nowait(Event("died", shard=worker.shard))
         if self._stopping:
             return
-        if code == CANNOT_BOOT or not self._bound.tcp_address:
+        if code == CANNOT_BOOT or self._doors is None:
             LOG.error(
                 "shard %d ended with code %d while starting: the broker stops", worker.shard, code
             )
@@ -391,16 +429,21 @@ class Supervisor:
 
     # Telling.
 
-    def _write_current_config(self) -> None:
+    def _write_current_config(self, doors: Mapping[str, str]) -> None:
         """Readers take the existence of this file for "ready": it appears in one step, last."""
-        text = render_toml(
-            self._config,
-            tcp_address=self._bound.tcp_address,
-            metrics_address=self._bound.metrics_address or None,
-        )
+        text = render_toml(self._config, doors)
         Files().write_atomically(
             os.path.join(self._layout.runtime, CURRENT_CONFIG_FILE), text.encode()
         )
+
+    def _tell_certificates(self) -> None:
+        """Log them, and leave those that the broker has made where clients can be given them."""
+        for door, certificate in self._spawner.certificates.items():
+            describe(door, certificate)
+            if certificate.self_signed:
+                path = os.path.join(self._layout.runtime, f"{door}_certificate.pem")
+                Files().write_atomically(path, certificate.chain)
+                LOG.warning("clients trust the door %s only if they are given %s", door, path)
 
     def _tell_metrics(self, address: str) -> None:
         url = f"http://{address}{self._config.http.metrics.endpoint}"

@@ -25,6 +25,7 @@ from borzoi.shards.changes.writing import METADATA_SHARD, MetadataWriting, Remot
 from borzoi.shards.config import Config
 from borzoi.shards.doors.http import HttpCounts, HttpDoor
 from borzoi.shards.doors.listener import Listener
+from borzoi.shards.doors.websocket import websocket_rules
 from borzoi.shards.faults.in_work import InWork
 from borzoi.shards.groups.claims import Claims
 from borzoi.shards.groups.coordinator import Coordinator
@@ -211,6 +212,8 @@ class Shard:
             lambda link, address, transport: Session(services, link, address, transport),
             lambda link, state: Session.adopt(services, link, state),
             lambda state: self.groups.lost(client_id_of(state.address), state.seats),
+            tasks,
+            websocket_rules(config.websocket, config.http.cors),
         )
         self._share("connections", self.listener.places.shares)
         self._share("before_login", self.listener.places.before_login)

@@ -70,9 +70,14 @@ AS_GROUP: Final = bytes((ConsumerKind.GROUP,))
 CLOSING: Final = (StaleClient, ClientNotFound)
 
 
-def client_id_of(address: str) -> int:
-    """The id under which the broker knows a client that connects from there."""
-    return xxhash.xxh32_intdigest(address.encode())
+def client_id_of(address: str, transport: Transport = Transport.TCP) -> int:
+    """The id under which the broker knows a client that connects from there.
+
+    Ours: two doors may have a client each at one address and port, so the others hash their name as
+    well. An id that is taken would hide a session from the removal of its user.
+    """
+    text = address if transport is Transport.TCP else f"{transport.name}/{address}"
+    return xxhash.xxh32_intdigest(text.encode())
 
 
 class Link(Protocol):
@@ -109,7 +114,7 @@ class Session:
         self.reply: Callable[[Reply], None] = link.reply
         self.address = address
         self.transport = transport
-        self.client_id = client_id_of(address)
+        self.client_id = client_id_of(address, transport)
         self.user_id: int | None = None
         self.is_open = True
         self.was_removed = False
@@ -301,6 +306,10 @@ class Session:
             # After the answer has left: the transport writes at the end of this turn.
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, self._move, shard)
+
+    def stay(self) -> None:
+        """Never move: the connection is more than its socket."""
+        self._may_move = False
 
     def _move(self, shard: int) -> None:
         """Move, unless the client was faster."""

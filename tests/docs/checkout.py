@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-from tests.broker import wait_for
+from tests.broker import FREE_PORTS, wait_for
 from tests.tidy.repository import LEFT_OUT, ROOT
 
 WRITTEN_ADDRESS: Final = "127.0.0.1:8090"
@@ -70,7 +70,7 @@ class Checkout:
             broker = self._broker = subprocess.Popen(
                 SERVE.split(),
                 cwd=self.root,
-                env={**self._environment, "IGGY_TCP_ADDRESS": "127.0.0.1:0"},
+                env={**self._environment, **FREE_PORTS},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
