@@ -18,8 +18,13 @@ from borzoi.protocol.commands import Command
 from borzoi.protocol.consensus import codecs as consensus
 from borzoi.protocol.consensus.framing import ConsensusFraming, may_begin
 from borzoi.protocol.consensus.send import decode_send_messages
-from borzoi.protocol.consensus.send import find_send as find_consensus_send
-from borzoi.protocol.edges import BARE_KEYS_FORM, CONSENSUS_FORM, HYBRID_FORM, OLD_FORM
+from borzoi.protocol.edges import (
+    BARE_KEYS_FORM,
+    CONSENSUS_FORM,
+    HYBRID_FORM,
+    OLD_FORM,
+    find_consensus_send,
+)
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.framing import ClassicFraming, Framing
 from borzoi.protocol.identifiers import U32_MAX, Identifier

@@ -41,7 +41,7 @@ def test_this_node_alone() -> None:
     cluster = Cluster(Config(cluster=ClusterConfig(enabled=True)), follower=False)
     assert cluster.as_seen_at("10.0.0.7").nodes == cluster.metadata().nodes[:1]
     anywhere = Cluster(Config(tcp=Tcp(address="0.0.0.0:0")), follower=False)
-    anywhere.tcp_address = "0.0.0.0:40001"
+    anywhere.addresses["tcp"] = "0.0.0.0:40001"
     (node,) = anywhere.as_seen_at("10.0.0.7").nodes
     assert (node.ip, node.tcp_port) == ("10.0.0.7", 40001)
     assert anywhere.as_seen_at(None).nodes == anywhere.metadata().nodes
