@@ -16,7 +16,7 @@ from borzoi.bench.batches import build_send_frames
 from borzoi.bench.broker import OwnBroker
 from borzoi.bench.cpus import CpuPlan, available_cpus, decide
 from borzoi.bench.load import LoadResult, run_load
-from borzoi.bench.plans import ActorPlan, Goal, Role
+from borzoi.bench.plans import CLASSIC, ActorPlan, Goal, Role
 from borzoi.bench.quantities import MB, NS_PER_S, NS_PER_US, Range
 from borzoi.bench.rates import Rate, rate_of
 from borzoi.bench.usage import cpu_ns_at, cpu_ns_of
@@ -150,6 +150,7 @@ class Bed:
         partitions: int = 1,
         message_size: int = 1000,
         messages_per_batch: int = 1000,
+        generation: str = CLASSIC,
     ) -> Rate:
         """Send for a while to a new stream."""
         ids = self.stream(partitions)
@@ -162,7 +163,7 @@ class Bed:
             messages_per_batch=messages_per_batch,
         )
         try:
-            return self.rate(actors)
+            return self.rate([replace(actor, generation=generation) for actor in actors])
         finally:
             self.drop_stream()
 
@@ -199,6 +200,7 @@ class Bed:
         messages_per_poll: int = 1000,
         filled_messages: int = 200_000,
         strategy: StrategyKind = StrategyKind.OFFSET,
+        generation: str = CLASSIC,
     ) -> Rate:
         """Poll a filled partition for a while; by offset, round and round.
 
@@ -215,6 +217,7 @@ class Bed:
                     messages_per_batch=Range(messages_per_poll, messages_per_poll),
                     strategy=strategy,
                     wraps_at=last,
+                    generation=generation,
                 )
                 for number in range(1, connections + 1)
             ]

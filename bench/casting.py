@@ -134,6 +134,7 @@ class _Casting:
             interval_ns=interval,
             latency_from_origin=latency_from_origin,
             idle_stop_ns=idle_stop_ns,
+            generation=options.generation,
         )
 
     def _stream(self, number: int) -> BenchStream:

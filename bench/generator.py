@@ -23,8 +23,9 @@ from typing import Final
 
 from borzoi.bench.actors import Actor, LoadFailed
 from borzoi.bench.admin import Admin, join_group, log_in
+from borzoi.bench.consensus_roles import CONSENSUS_CLASSES
 from borzoi.bench.pacing import staggered_start_ns
-from borzoi.bench.plans import ActorPlan, GeneratorPlan, GeneratorResult
+from borzoi.bench.plans import CLASSIC, CONSENSUS, ActorPlan, GeneratorPlan, GeneratorResult
 from borzoi.bench.quantities import NS_PER_S
 from borzoi.bench.roles import CLASSES
 from borzoi.bench.sockets import shard_of_connection
@@ -53,9 +54,10 @@ class Pump:
         self._running = 0
 
     def add(self, plan: ActorPlan, connection: socket.socket) -> None:
-        """Makes the actor of a plan over a connection that is logged in."""
+        """Makes the actor of a plan over its connection."""
         connection.setblocking(False)
-        actor = CLASSES[plan.role](
+        classes = CONSENSUS_CLASSES if plan.generation == CONSENSUS else CLASSES
+        actor = classes[plan.role](
             plan, connection, self._wait, self._finished, self._watch_writable
         )
         self._actors[connection.fileno()] = actor
@@ -159,7 +161,8 @@ def connect_once(plan: ActorPlan) -> socket.socket:
     """Connected, logged in, and a member of its group if it has one."""
     connection = socket.create_connection((plan.host, plan.port), timeout=SILENCE_MAX_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if plan.credentials is not None:
+    # Actors of another generation log in by themselves, in its bytes.
+    if plan.credentials is not None and plan.generation == CLASSIC:
         admin = Admin(connection)
         log_in(admin, plan.credentials)
         if plan.group is not None:

@@ -14,7 +14,7 @@ import click
 
 from borzoi.bench.kinds import Kind
 from borzoi.bench.options import Options, OptionsConflict, Output, resolve
-from borzoi.bench.plans import Credentials
+from borzoi.bench.plans import CLASSIC, CONSENSUS, Credentials
 from borzoi.bench.quantities import NS_PER_US
 from borzoi.bench.quantity_types import (
     ADDRESS,
@@ -134,6 +134,7 @@ def options_of(kind: Kind, before: dict[str, Any], behind: dict[str, Any]) -> Op
             max_topic_size=behind.get("max_topic_size"),
             message_expiry_us=_microseconds(behind.get("message_expiry")),
             read_amplification=behind.get("read_amplification") or READ_AMPLIFICATION,
+            generation=behind["generation"],
             command="borzoi bench " + shlex.join(_arguments()),
             directory=behind["data_dir"],
             output=Output(
@@ -173,6 +174,13 @@ def _kind_options(kind: Kind) -> list[Callable[[Command], Command]]:
         click.option("--server-address", type=ADDRESS, help="Without it: a broker of our own."),
         click.option("--nodelay", is_flag=True, help="Always on."),
         click.option("--tls", is_flag=True, help="Not offered yet."),
+        click.option(
+            "--generation",
+            type=click.Choice([CLASSIC, CONSENSUS]),
+            default=CLASSIC,
+            show_default=True,
+            help="Of clients, in whose bytes the load speaks.",
+        ),
         click.option("--shards", type=count, help="Of our own broker [all CPUs but one]."),
         click.option("--data-dir", type=DIRECTORY, help="Where files lie meanwhile."),
         click.option(

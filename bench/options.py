@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from borzoi.bench.kinds import ACTORS_DEFAULT, Kind
-from borzoi.bench.plans import Credentials
+from borzoi.bench.plans import CLASSIC, Credentials
 from borzoi.bench.quantities import Range
 
 MESSAGE_BATCHES_DEFAULT: Final = 1_000
@@ -58,6 +58,7 @@ class Options:
     max_topic_size: int | None
     message_expiry_us: int | None
     read_amplification: float
+    generation: str = CLASSIC
     command: str = ""
     directory: Path | None = None
     output: Output = field(default_factory=Output)
@@ -106,6 +107,8 @@ def resolve(
     ):
         if value is not None and not meant:
             raise OptionsConflict(f"{kind.name} has no {name}")
+    if rest.get("generation", CLASSIC) != CLASSIC and (kind.groups or kind.pairs):
+        raise OptionsConflict(f"{kind.name} is measured with classic requests only")
     producers = (producers or ACTORS_DEFAULT) if kind.produces else 0
     consumers = (consumers or ACTORS_DEFAULT) if kind.consumes else 0
     if kind.pairs and not kind.groups:

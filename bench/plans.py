@@ -12,6 +12,8 @@ from typing import Final
 from borzoi.bench.quantities import Range
 from borzoi.protocol.identifiers import Identifier, StrategyKind
 
+CLASSIC: Final = "classic"
+CONSENSUS: Final = "0.9"
 ONE_THOUSAND: Final = Range(1000, 1000)
 
 
@@ -57,6 +59,7 @@ class ActorPlan:
     idle_stop_ns         a consumer that got nothing for so long is done
     credentials          None: the other side is no broker and wants no login
     server_pid           only a connection that this process holds the other end of will do
+    generation           of clients, in whose bytes the actor speaks
     """
 
     role: Role
@@ -80,6 +83,7 @@ class ActorPlan:
     idle_stop_ns: int | None = None
     echo_size: int = 64
     server_pid: int | None = None
+    generation: str = CLASSIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ kernel's own work, so that one generator can keep a shard busy that needs ten.
 
 import struct
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from borzoi.bench.actors import Actor, LoadFailed, refusal
 from borzoi.bench.batches import (
@@ -38,14 +38,25 @@ POLLED_HEAD_SIZE: Final = 24
 EMPTY_POLL_PAUSE_NS: Final = 500 * NS_PER_US
 
 
+class Polled(NamedTuple):
+    """The answer to a poll: how many messages, and of the first its offset and its origin."""
+
+    message_count: int
+    offset: int
+    origin_us: int
+    user_bytes: int
+
+
 class Producer(Actor):
     """Sends prebuilt batches and waits for each acknowledgement."""
 
+    reply_size = RESPONSE_HEADER.size
+
     def prepare(self) -> None:
         """Builds all requests, before anything is measured."""
-        self._frames = _send_frames(self.plan)
+        self._frames = self.send_frames()
         self._costs = [_cost(self.plan, frame) for frame in self._frames]
-        self._reply = bytearray(RESPONSE_HEADER.size)
+        self._reply = bytearray(self.reply_size)
         self._reply_view = memoryview(self._reply)
         self._replied = 0
 
@@ -65,9 +76,25 @@ class Producer(Actor):
             U32.pack_into(frame.frame, frame.partition_at, self._turn)
             self._turn = (self._turn + 1) % self.plan.partition_count
         # The planned moment, not the real one: what a consumer sees of a late message is late.
-        U64.pack_into(frame.frame, frame.origin_at, (planned_ns + self._wall_ns) // NS_PER_US)
+        self.stamp(frame, (planned_ns + self._wall_ns) // NS_PER_US)
         self._planned_ns = planned_ns
         self._send(frame.frame)
+
+    def send_frames(self) -> list[SendFrame]:
+        """Returns the batches of the plan, as requests."""
+        return send_frames(self.plan)
+
+    def stamp(self, frame: SendFrame, origin_us: int) -> None:
+        """Writes into a request when its first message was made."""
+        U64.pack_into(frame.frame, frame.origin_at, origin_us)
+
+    def is_answered(self, size: int) -> bool:
+        """Whether the first `size` bytes of the reply are all of it. Raises if it is no success."""
+        if size != self.reply_size:
+            return False
+        if self._reply != OK:
+            raise refusal(RESPONSE_HEADER.unpack(self._reply)[0], "send")
+        return True
 
     def receive(self) -> None:
         """Reads the acknowledgement, notes the latency and goes on."""
@@ -75,11 +102,9 @@ class Producer(Actor):
         if size == 0:
             raise LoadFailed("the server closed the connection")
         self._replied += size
-        if self._replied != RESPONSE_HEADER.size:
+        if not self.is_answered(self._replied):
             return
         self._replied = 0
-        if self._reply != OK:
-            raise refusal(RESPONSE_HEADER.unpack(self._reply)[0], "send")
         now = time.monotonic_ns()
         frame = self._frame
         self._note(now, now - self._planned_ns, frame.message_count, frame.user_bytes)
@@ -90,13 +115,15 @@ class Producer(Actor):
 class Poller(Actor):
     """Receives answers of any length into one buffer; what they mean is up to the subclass."""
 
+    head_size = RESPONSE_HEADER.size
+
     def prepare(self) -> None:
         """Builds the poll and a buffer for its answers, before anything is measured."""
         plan = self.plan
         size = response_size_max(plan.message_size, plan.messages_per_batch)
-        self._buffer = bytearray(max(size, POLLED.size))
+        self._buffer = bytearray(max(size, POLLED.size, self.head_size))
         self._view = memoryview(self._buffer)
-        self._poll = _poll_frame(plan)
+        self._poll = self.poll_frame()
         self._value = plan.value
         self._received = 0
         self._expected = 0
@@ -119,13 +146,12 @@ class Poller(Actor):
             raise LoadFailed("the server closed the connection")
         received += size
         if not self._expected:
-            if received < RESPONSE_HEADER.size:
+            if received < self.head_size:
                 self._received = received
                 return
-            status, length = RESPONSE_HEADER.unpack_from(self._buffer)
+            status, self._expected = self.answer()
             if status:
                 raise refusal(status, "request")
-            self._expected = RESPONSE_HEADER.size + length
             if self._expected > len(self._buffer):
                 # Larger messages of another producer lie in this stream.
                 self._grow(received)
@@ -140,6 +166,34 @@ class Poller(Actor):
         """A whole answer of `size` bytes lies in the buffer."""
         raise NotImplementedError
 
+    def poll_frame(self) -> PollFrame:
+        """Returns the poll of the plan, as a request."""
+        plan = self.plan
+        grouped = plan.group is not None
+        consumer = (
+            single_consumer(plan.actor_id) if plan.group is None else group_member(plan.group)
+        )
+        return build_poll_frame(
+            plan.stream,
+            plan.topic,
+            None if grouped else plan.partition_id,
+            consumer=consumer,
+            strategy=StrategyKind.NEXT if grouped else plan.strategy,
+            count=plan.messages_per_batch.last,
+            auto_commit=grouped or plan.strategy is StrategyKind.NEXT,
+        )
+
+    def answer(self) -> tuple[int, int]:
+        """Returns the status of an answer whose head has come, and the size of all of it."""
+        status, length = RESPONSE_HEADER.unpack_from(self._buffer)
+        return status, RESPONSE_HEADER.size + length
+
+    def polled(self, size: int) -> Polled:
+        """Returns what a whole answer to a poll holds."""
+        _, _, _, _, count, offset, origin_us = POLLED.unpack_from(self._buffer)
+        user_bytes = size - POLLED_HEAD_SIZE - count * MESSAGE_HEADER_SIZE
+        return Polled(count, offset, origin_us, user_bytes)
+
     def _grow(self, received: int) -> None:
         buffer = bytearray(self._expected)
         buffer[:received] = self._view[:received]
@@ -150,9 +204,8 @@ class Poller(Actor):
         self._value = value
         U64.pack_into(self._poll.frame, self._poll.value_at, value)
 
-    def _note_polled(self, now: int, latency: int, count: int, size: int) -> None:
+    def _note_polled(self, now: int, latency: int, count: int, user_bytes: int) -> None:
         self._got_something_ns = now
-        user_bytes = size - POLLED_HEAD_SIZE - count * MESSAGE_HEADER_SIZE
         self._note(now, latency, count, user_bytes)
         goal = self.plan.goal
         if goal.messages is not None:
@@ -174,7 +227,7 @@ class ConsumerActor(Poller):
     def complete(self, size: int) -> None:
         """Notes an answer and aims behind it; an empty one is polled again after a pause."""
         now = time.monotonic_ns()
-        _, _, _, _, count, offset, origin_us = POLLED.unpack_from(self._buffer)
+        count, offset, origin_us, user_bytes = self.polled(size)
         if count == 0:
             self._nothing(now)
             return
@@ -189,7 +242,7 @@ class ConsumerActor(Poller):
             latency = now + self._wall_ns - origin_us * NS_PER_US
         else:
             latency = now - self._planned_ns
-        self._note_polled(now, latency, count, size)
+        self._note_polled(now, latency, count, user_bytes)
         self.advance(now)
 
     def _nothing(self, now: int) -> None:
@@ -209,7 +262,7 @@ class PairActor(Poller):
     def prepare(self) -> None:
         """Builds batches and poll, before anything is measured."""
         super().prepare()
-        self._frames = _send_frames(self.plan)
+        self._frames = send_frames(self.plan)
         self._number = 0
         self._acknowledged = False
 
@@ -229,12 +282,12 @@ class PairActor(Poller):
             self._send(self._poll.frame)
             return
         now = time.monotonic_ns()
-        _, _, _, _, count, offset, origin_us = POLLED.unpack_from(self._buffer)
+        count, offset, origin_us, user_bytes = self.polled(size)
         if count:
             if self.plan.group is None:
                 self._aim(offset + count)
             latency = now + self._wall_ns - origin_us * NS_PER_US
-            self._note_polled(now, latency, count, size)
+            self._note_polled(now, latency, count, user_bytes)
         else:
             self._empty_polls += 1
             if self.plan.goal.requests is not None:
@@ -297,7 +350,8 @@ CLASSES: Final[dict[Role, type[Actor]]] = {
 }
 
 
-def _send_frames(plan: ActorPlan) -> list[SendFrame]:
+def send_frames(plan: ActorPlan) -> list[SendFrame]:
+    """Returns the batches of a plan, as classic requests."""
     return build_send_frames(
         plan.stream,
         plan.topic,
@@ -315,16 +369,3 @@ def _cost(plan: ActorPlan, frame: SendFrame) -> int:
     if plan.goal.user_bytes is not None:
         return frame.user_bytes
     return 1
-
-
-def _poll_frame(plan: ActorPlan) -> PollFrame:
-    grouped = plan.group is not None
-    return build_poll_frame(
-        plan.stream,
-        plan.topic,
-        None if grouped else plan.partition_id,
-        consumer=single_consumer(plan.actor_id) if plan.group is None else group_member(plan.group),
-        strategy=StrategyKind.NEXT if grouped else plan.strategy,
-        count=plan.messages_per_batch.last,
-        auto_commit=grouped or plan.strategy is StrategyKind.NEXT,
-    )

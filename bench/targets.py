@@ -9,6 +9,7 @@ minute later.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from borzoi.bench.crossing import crossing_run
 from borzoi.bench.failures import BenchFailed
 from borzoi.bench.fsync_groups import FSYNC, SyncCounterMissing, acks_per_sync
 from borzoi.bench.limits import append_limit, echo_limit, slices_limit
+from borzoi.bench.plans import CONSENSUS
 from borzoi.bench.quantities import MB
 from borzoi.bench.rates import Rate
 from borzoi.bench.target_rows import Row, Run
@@ -144,6 +146,60 @@ def poll_next(effort: Effort) -> Row:
         )
 
 
+def newer_produce_large(effort: Effort) -> Row:
+    """Measures large batches of the 0.9 generation against classic ones."""
+    with Bed(1, directory=effort.directory) as bed:
+        return _bytes_row(
+            effort,
+            "0.9-produce-large",
+            "produce 1,000 x 1 KB per batch, 0.9 and classic",
+            0.90,
+            lambda: bed.produce(effort.duration_ns),
+            lambda: bed.produce(effort.duration_ns, generation=CONSENSUS),
+        )
+
+
+def newer_produce_single(effort: Effort) -> Row:
+    """Measures single messages of the 0.9 generation against classic ones."""
+    with Bed(1, directory=effort.directory) as bed:
+        many = partial(bed.produce, connections=MANY_CONNECTIONS, messages_per_batch=1)
+        return _requests_row(
+            effort,
+            "0.9-produce-single",
+            "produce 1 x 1 KB, 32 connections, 0.9 and classic",
+            0.90,
+            lambda: many(effort.duration_ns),
+            lambda: many(effort.duration_ns, generation=CONSENSUS),
+        )
+
+
+def newer_poll_large(effort: Effort) -> Row:
+    """Measures large polls of the 0.9 generation against classic ones."""
+    with Bed(1, directory=effort.directory) as bed:
+        return _bytes_row(
+            effort,
+            "0.9-poll-large",
+            "poll 1,000 x 1 KB per request, 0.9 and classic",
+            0.90,
+            lambda: bed.poll(effort.duration_ns),
+            lambda: bed.poll(effort.duration_ns, generation=CONSENSUS),
+        )
+
+
+def newer_poll_single(effort: Effort) -> Row:
+    """Measures polls of one message of the 0.9 generation against classic ones."""
+    with Bed(1, directory=effort.directory) as bed:
+        many = partial(bed.poll, connections=MANY_CONNECTIONS, messages_per_poll=1)
+        return _requests_row(
+            effort,
+            "0.9-poll-single",
+            "poll 1 x 1 KB per request, 32 connections, 0.9 and classic",
+            0.90,
+            lambda: many(effort.duration_ns),
+            lambda: many(effort.duration_ns, generation=CONSENSUS),
+        )
+
+
 def other_shard(effort: Effort) -> Row:
     """Measures sends that cross to another shard against sends that do not."""
     name, workload = "other-shard", "produce 100 x 1 KB to the other shard, 8 connections"
@@ -237,6 +293,10 @@ ROWS: Final[dict[str, Callable[[Effort], Row]]] = {
     "poll-large": poll_large,
     "poll-small": poll_small,
     "poll-next": poll_next,
+    "0.9-produce-large": newer_produce_large,
+    "0.9-produce-single": newer_produce_single,
+    "0.9-poll-large": newer_poll_large,
+    "0.9-poll-single": newer_poll_single,
     "other-shard": other_shard,
     "fsync": fsync_groups,
     "pure-python": pure_python,

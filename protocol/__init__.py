@@ -3,7 +3,7 @@
 Commands and answers are classes whose fields say how they travel: commands/, responses/, kinds.py.
 layout.py makes the codecs of a class, codec.py those of a table; classic.py is the table of today's
 clients, generations.py chooses one per session. Batches of messages have compiled codecs of their
-own: send_messages.py, batch.py, message.py.
+own: send_messages.py, batch.py, message.py; those of other generations are converted in edges.py.
 
 To add a command:
 

@@ -115,7 +115,7 @@ def find_consensus_send(payload, dict routes not None):
             return None
         message_count = load_u32(data + metadata_size)
         batch = from_consensus(data + batch_start, size - batch_start, message_count)
-        return <object>route, message_count, PyMemoryView_FromObject(batch), None
+        return <object>route, message_count, PyMemoryView_FromObject(batch)
     finally:
         PyBuffer_Release(&view)
 

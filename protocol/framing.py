@@ -105,7 +105,7 @@ class Framing(Protocol):
         """Last words before the broker closes, while no request is in work."""
 
     def bind(self, session: int) -> None:
-        """The request in work has logged in and is the first of this session; 0: of none."""
+        """The request in work begins this session, where requests carry one; 0: it ends one."""
 
     def bound(self) -> Bound:
         """The session that requests have to be of."""

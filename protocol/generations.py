@@ -15,12 +15,15 @@ from borzoi.protocol.classic import CODECS
 from borzoi.protocol.codec import CommandCodec
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
-from borzoi.protocol.edges import BARE_KEYS_FORM, HYBRID_FORM, OLD_FORM
+from borzoi.protocol.consensus import codecs as consensus
+from borzoi.protocol.consensus.framing import ConsensusFraming, may_begin
+from borzoi.protocol.consensus.send import decode_send_messages
+from borzoi.protocol.consensus.send import find_send as find_consensus_send
+from borzoi.protocol.edges import BARE_KEYS_FORM, CONSENSUS_FORM, HYBRID_FORM, OLD_FORM
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.framing import ClassicFraming, Framing
-from borzoi.protocol.identifiers import Identifier
+from borzoi.protocol.identifiers import U32_MAX, Identifier
 from borzoi.protocol.message_form import MessageForm
-from borzoi.protocol.newer_clients import RefusingFraming, may_be_newer
 from borzoi.protocol.older import codecs as older
 from borzoi.protocol.older import sends, versions
 from borzoi.protocol.older.statuses import TextFraming, older_status
@@ -49,6 +52,9 @@ class Generation:
     shows             how messages are converted for an answer; None: they leave as stored
     confirms_sends    a send is answered with a SentBatch, otherwise with nothing
     no_partition      the partition, from 0, in the answer to a member that has nothing to poll
+    chooses           members of a group choose the partition of a poll from what was assigned to
+                      them; one that is not theirs gives no error, but no_partition
+    has_sessions      requests carry a session number; a logout ends what belongs to the session
     timed_send        decodes a send whose messages do not say when they were made: that is now,
                       in microseconds; None: they do, and `requests` decodes it
     status_of         the status of an error, where numbers differ; None: it is the error's own
@@ -68,6 +74,8 @@ class Generation:
     shows: MessageForm | None = None
     confirms_sends: bool = False
     no_partition: int = 0
+    chooses: bool = False
+    has_sessions: bool = False
     timed_send: Callable[[memoryview, int], SendMessages] | None = None
     status_of: Callable[[BrokerError], int] | None = None
     tells: Callable[[int, memoryview], str | None] | None = None
@@ -127,12 +135,28 @@ BARE_KEYS: Final = replace(
 )
 SDK_0_8: Final = replace(CLASSIC, name=versions.SDK_0_8, tells=versions.shown_by_heads)
 
-NOT_SERVED: Final = Generation("not served", {}, {}, RefusingFraming)
+CONSENSUS: Final = Generation(
+    name="consensus-0.11",
+    requests={
+        **{code: codec.request.decode for code, codec in consensus.CODECS.items()},
+        Code.SEND_MESSAGES: decode_send_messages,
+    },
+    replies={code: codec.answer.encode for code, codec in consensus.CODECS.items()},
+    framing=ConsensusFraming,
+    read_head=read_head,
+    find_send=find_consensus_send,
+    polls_as_classic=True,
+    shows=CONSENSUS_FORM,
+    confirms_sends=True,
+    no_partition=U32_MAX,
+    chooses=True,
+    has_sessions=True,
+)
 
 GENERATIONS: Final[Mapping[str, Generation]] = {
     one.name: one
     for one in (
-        *(UNDECIDED, CLASSIC, SDK_0_8, BARE_KEYS, HYBRID),
+        *(UNDECIDED, CLASSIC, CONSENSUS, SDK_0_8, BARE_KEYS, HYBRID),
         *(OLD, OLD_TEXT, V1, V1_TEXT, V1_SHORT),
     )
 }
@@ -144,7 +168,7 @@ _CODES: Final[Mapping[type[Command], Code]] = {
 
 def first_generation(present: memoryview) -> Generation:
     """The generation that frames as the first bytes of a connection do."""
-    return NOT_SERVED if may_be_newer(present) else CLASSIC
+    return CONSENSUS if may_begin(present) else CLASSIC
 
 
 def generation_for(version: str | None, has_pinged: bool) -> Generation:

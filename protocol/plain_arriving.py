@@ -57,12 +57,11 @@ T = TypeVar("T")
 
 def find_consensus_send(
     payload: memoryview, routes: dict[bytes, T]
-) -> tuple[T, int, memoryview, None] | None:
+) -> tuple[T, int, memoryview] | None:
     """A send to a place that is known: what it is known as, message count, the stored batch.
 
     None when it is not known, or not cut like a send of this kind: then all of it has to be
-    decoded. `routes` is keyed by the first bytes of a request, up to its message count. The last
-    value is where the batch lies in the payload: nowhere, it was converted.
+    decoded. `routes` is keyed by the first bytes of a request, up to its message count.
     """
     if payload.nbytes <= METADATA_SIZE_MIN:
         return None
@@ -75,7 +74,7 @@ def find_consensus_send(
         return None
     (message_count,) = U32.unpack_from(payload, metadata_size)
     batch = stored_from_consensus(payload[batch_start:], message_count)
-    return route, message_count, memoryview(batch), None
+    return route, message_count, memoryview(batch)
 
 
 def stored_from_consensus(body: memoryview, message_count: int) -> bytearray:

@@ -2,7 +2,7 @@
 
 Names and behaviour are those of the compiled twin, _leaving.pyx; callers import neither, but
 edges.py. The layouts are drawn in edge_layouts.py. Views hold whole stored messages; one that
-leaves its view is a fault of the broker, and raises AssertionError.
+leaves its view is damaged, and raises CannotReadMessage.
 
 Messages become one batch record as long as they lie in one view, follow one another without a
 gap, have one timestamp, were made within 2**32 microseconds, and fit RECORD_SIZE_MAX.
@@ -34,8 +34,14 @@ from borzoi.protocol.edge_layouts import (
     SHORT_HEADER,
     EdgeLayout,
 )
+from borzoi.protocol.errors import CannotReadMessage
 from borzoi.protocol.identifiers import U32_MAX
-from borzoi.protocol.message import CHECKSUM_SIZE, MESSAGE_HEADER, MESSAGE_HEADER_SIZE
+from borzoi.protocol.message import (
+    CHECKSUM_SIZE,
+    MESSAGE_HEADER,
+    MESSAGE_HEADER_SIZE,
+    SENT_FIELDS,
+)
 from borzoi.protocol.payload import U32, U64
 
 
@@ -64,6 +70,18 @@ def converted(layout: int, views: Sequence[memoryview], partition_id: int) -> by
     """All messages in that layout; only batch records show the partition."""
     units = [unit for view in views for unit in _units(layout, view, 0)]
     return _written(layout, units, partition_id, True)
+
+
+def whole_messages(view: memoryview, start: int) -> int:
+    """Where the last message ends of those that begin at `start` and end within the view."""
+    at = start
+    while at + MESSAGE_HEADER_SIZE <= len(view):
+        _offset, headers_size, payload_size = SENT_FIELDS.unpack_from(view, at)
+        end = at + MESSAGE_HEADER_SIZE + headers_size + payload_size
+        if end > len(view):
+            break
+        at = end
+    return at
 
 
 def converted_piece(
@@ -105,13 +123,13 @@ def _messages(view: memoryview, at: int) -> Iterator[Stored]:
     while at < len(view):
         start = at + MESSAGE_HEADER_SIZE
         if start > len(view):
-            raise AssertionError(f"a message header at {at} leaves its view of {len(view)} bytes")
+            raise CannotReadMessage(f"a header at {at} leaves its view of {len(view)} bytes")
         head = MESSAGE_HEADER.unpack_from(view, at)
         _checksum, id_bytes, offset, timestamp, origin, headers_size, payload_size, _reserved = head
         middle = start + payload_size
         end = middle + headers_size
         if end > len(view):
-            raise AssertionError(f"a message at {at} leaves its view of {len(view)} bytes")
+            raise CannotReadMessage(f"a message at {at} leaves its view of {len(view)} bytes")
         yield Stored(id_bytes, offset, timestamp, origin, view[start:middle], view[middle:end], end)
         at = end
 

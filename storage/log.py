@@ -143,21 +143,6 @@ class PartitionLog:
         )
 
     @property
-    def first_offset(self) -> int:
-        """Where the log begins: the first offset of its oldest segment."""
-        return self.segments.first_offset
-
-    @property
-    def segment_count(self) -> int:
-        """How many segments there are, the active one included."""
-        return len(self.segments.all) + 1
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all written messages; those staged are not among them."""
-        return self.segments.size_bytes + self._end.message_bytes
-
-    @property
     def sealed(self) -> tuple[SealedSegment, ...]:
         """The segments retention may look at, oldest first."""
         return tuple(self.segments.all)

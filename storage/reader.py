@@ -15,7 +15,7 @@ One thread of control uses a reader.
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
-from borzoi.protocol.errors import BrokerError, CannotReadMessage
+from borzoi.protocol.errors import BrokerError, CannotReadFile, CannotReadMessage
 from borzoi.storage.compressed_file import Replaced
 from borzoi.storage.copy_memory import COPIED_SIZE_MAX, CopyMemory
 from borzoi.storage.decryption import INLINE_SIZE_MAX, Encrypted
@@ -81,13 +81,18 @@ class PartitionReader:
         hot = segments.hot
         if hot is None or self._validate_checksum:
             return None
-        place = hot.locate(published, offset, count, bytes_max)
-        if place is None:
-            return None
-        found, start, end = place
-        if offset < published.trusted_from and not segments.verified.covers(offset, offset + found):
-            return None
-        if not hot.is_warm(start, end, published.end_position):
+        try:
+            place = hot.locate(published, offset, count, bytes_max)
+            if place is None:
+                return None
+            found, start, end = place
+            last = offset + found
+            if offset < published.trusted_from and not segments.verified.covers(offset, last):
+                return None
+            if not hot.is_warm(start, end, published.end_position):
+                return None
+        except OSError:
+            # `attempt` meets it as well, and says what it is.
             return None
         self.reads_count += 1
         return found, hot.view(start, end)
@@ -153,18 +158,18 @@ class PartitionReader:
         segments = self._segments
         if count <= 0 or not published.trusted_from <= first_offset < published.next_offset:
             return None
-        if segments.hot is not None and not self._validate_checksum:
-            place = segments.hot.locate(published, first_offset, count, bytes_max)
-            if place is not None:
-                return Extent(first_offset, place[0])
         wanted = Wanted(first_offset, count, bytes_max, self._memory.read_size_max)
         try:
+            if segments.hot is not None and not self._validate_checksum:
+                place = segments.hot.locate(published, first_offset, count, bytes_max)
+                if place is not None:
+                    return Extent(first_offset, place[0])
             found = self._while_files_change(
                 published,
                 lambda now: self._range(now, may_wait=False).measure(wanted, for_commit=for_commit),
                 None,
             )
-        except BrokerError:
+        except (BrokerError, OSError):
             # A read finds the same, and its caller answers it.
             return None
         return None if isinstance(found, Doubt) else found
@@ -227,9 +232,14 @@ class PartitionReader:
         """Read; if the files have changed, look at the directory afresh and read once more.
 
         Segments are deleted after the board has said so: what is missing then is not wanted.
+        CannotReadFile for every other error of the system.
         """
         try:
             return self._tries(published, read, if_purged)
+        except OSError as error:
+            # EIO, EMFILE: whatever was half opened is opened again by the next read.
+            self._segments.forget()
+            raise CannotReadFile(f"{self._segments.directory}: {error}") from error
         finally:
             self._index_windows.end_read()
 

@@ -2,8 +2,9 @@
 
 JSON has every field under the name it has in the code. Numbers are numbers (times in microseconds
 since 1970, sizes in bytes), and enumerations are lower-case words. Bytes are text where they are
-UTF-8, otherwise base64 under the name with `_base64` added. What a thing consists of is beside its
-own fields: a stream has its `topics`.
+UTF-8, otherwise base64 under the name with `_base64` added; a field of bytes that is empty is left
+out, because only other generations of the wire have it. What a thing consists of is beside its own
+fields: a stream has its `topics`.
 
 Always: lines hold text as it came, and columns are as wide as their escaped text. Escaping is the
 work of terminal.py, and so is leaving it out for --raw.
@@ -93,7 +94,13 @@ def as_plain(value: Any) -> Any:
         return value.name.lower()
     members = _members(value)
     if members is not None:
-        return {name: as_plain(one) for name, one in members.items()}
+        plain = {}
+        for name, one in members.items():
+            if not isinstance(one, bytes):
+                plain[name] = as_plain(one)
+            elif one:
+                plain |= _bytes(name, one)
+        return plain
     if isinstance(value, list | tuple):
         return [as_plain(one) for one in value]
     return value

@@ -58,6 +58,7 @@ from borzoi.protocol.responses.polled import POLLED_HEADER
 REQUEST: Final = 5
 REPLY: Final = 8
 FIELDS_AT: Final = 48
+ZEROS: Final = bytes(FIELDS_AT)
 FIELDS: Final = struct.Struct("<I8xB67x16s16s8xQB7xQ4xI")
 REPLY_LAYOUT: Final = struct.Struct("<48xI8xB67x16s16x16sQQ8xQB7xI36x")
 NOT_STAMPED: Final = bytes(16)
@@ -79,6 +80,15 @@ LOGIN_REFUSALS: Final = {
     InvalidFormat.status: Reason.MALFORMED_LOGIN,
 }
 """A login that is refused with another status gets that status in a reply."""
+
+
+def may_begin(present: memoryview) -> bool:
+    """Whether the first bytes of a connection, as far as they are there, can begin such a header.
+
+    The first word of a classic frame is a length of at least four.
+    """
+    zeros = min(len(present), FIELDS_AT)
+    return present[:zeros] == ZEROS[:zeros]
 
 
 class ConsensusFraming:

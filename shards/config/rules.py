@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
+from operator import attrgetter, le
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
@@ -64,19 +64,21 @@ class Rule(NamedTuple):
             yield f"{self.key} is {self.found(value)}: needs {self.needs}"
 
 
-class AtMost(NamedTuple):
-    """Says "<key> is <value>: needs at most <other>, <its value>"."""
+class Compared(NamedTuple):
+    """Says "<key> is <value>: needs at most <other>, <its value>", or at least."""
 
     key: str
     other: str
     show: Callable[[int], str]
+    passes: Callable[[int, int], bool] = le
+    needs: str = "at most"
 
     def broken(self, config: Config, _available: Sequence[int]) -> Iterator[str]:
-        """The sentence about the value, if it is above the other."""
+        """The sentence about the value, if it is on the wrong side of the other."""
         value, bound = attrgetter(self.key, self.other)(config)
-        if value > bound:
-            shown = self.show(value)
-            yield f"{self.key} is {shown}: needs at most {self.other}, {self.show(bound)}"
+        if not self.passes(value, bound):
+            shown = f"{self.key} is {self.show(value)}"
+            yield f"{shown}: needs {self.needs} {self.other}, {self.show(bound)}"
 
 
 class Several(NamedTuple):
@@ -166,22 +168,6 @@ def _directories(config: Config, _available: Sequence[int]) -> Iterator[str]:
         siblings.setdefault(named[key], key)
 
 
-def _log_sizes(config: Config, available: Sequence[int]) -> Iterator[str]:
-    key = "system.logging"
-    rule = AtMost(f"{key}.max_file_size", f"{key}.max_total_size", format_size)
-    if config.system.logging.max_total_size != 0:  # which is no limit
-        yield from rule.broken(config, available)
-
-
-def _topic_size(config: Config, _available: Sequence[int]) -> Iterator[str]:
-    size, least = config.system.topic.max_size, config.system.segment.size
-    if size != SERVER_DEFAULT and size < least:
-        yield (
-            f"system.topic.max_size is {format_size(size)}: needs at least system.segment.size,"
-            f" {format_size(least)}"
-        )
-
-
 def _encryption(config: Config, _available: Sequence[int]) -> Iterator[str]:
     encryption = config.system.encryption
     if encryption.enabled and not encryption.key and not encryption.key_file:
@@ -265,7 +251,7 @@ SWITCHES: Final[dict[str, Callable[[Config], bool]]] = {
 }
 """Rules of a part that is switched off do not count; the first prefix of a key decides."""
 
-RULES: Final[tuple[Rule | AtMost | Several, ...]] = (
+RULES: Final[tuple[Rule | Compared | Several, ...]] = (
     _above_zero("data_maintenance.archiver.interval"),
     Several("system.backup.path", _backup_path),
     _not_blank(f"{S3}.bucket", "the name of a bucket"),
@@ -289,7 +275,12 @@ RULES: Final[tuple[Rule | AtMost | Several, ...]] = (
     _not_blank("system.logging.level", 'a level like "info"'),
     Rule("system.logging.retention", _is_a_second, "at least 1 s", "{} us".format),
     Rule("system.logging.rotation_check_interval", _is_a_second, "at least 1 s", "{} us".format),
-    Several("system.logging", _log_sizes),
+    Compared(
+        "system.logging.max_file_size",
+        "system.logging.max_total_size",
+        format_size,
+        lambda size, total: size <= total or total == 0,  # which is no limit
+    ),
     _above_zero("system.state.snapshot_entries"),
     _above_zero("system.state.snapshot_size"),
     Rule(
@@ -299,7 +290,13 @@ RULES: Final[tuple[Rule | AtMost | Several, ...]] = (
         format_size,
     ),
     _no_default("system.topic.max_size", 'a size or "unlimited"'),
-    Several("system.topic.max_size", _topic_size),
+    Compared(
+        "system.topic.max_size",
+        "system.segment.size",
+        format_size,
+        lambda size, least: size >= least or size == SERVER_DEFAULT,
+        "at least",
+    ),
     _no_default("system.topic.message_expiry", 'a duration or "none"'),
     _above_zero("system.partition.messages_required_to_save"),
     Rule(
@@ -336,15 +333,15 @@ RULES: Final[tuple[Rule | AtMost | Several, ...]] = (
         format_duration,
     ),
     *(_above_zero(f"limits.{name}") for name in Limits.__struct_fields__),
-    AtMost("limits.login_backoff_min", "limits.login_backoff_max", format_duration),
+    Compared("limits.login_backoff_min", "limits.login_backoff_max", format_duration),
     Rule(
         "limits.frame_size_max",
         lambda size: size <= FRAME_SIZE_MAX,
         f"at most the largest buffer, {format_size(FRAME_SIZE_MAX)}",
         format_size,
     ),
-    AtMost("limits.control_frame_size_max", "limits.frame_size_max", format_size),
-    AtMost("limits.frame_size_max_before_login", "limits.control_frame_size_max", format_size),
+    Compared("limits.control_frame_size_max", "limits.frame_size_max", format_size),
+    Compared("limits.frame_size_max_before_login", "limits.control_frame_size_max", format_size),
     Rule(
         "limits.response_size_max",
         lambda size: size <= RESPONSE_SIZE_MAX,

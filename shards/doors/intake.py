@@ -42,7 +42,7 @@ class Carrier(Framed, Protocol):
         """Carry out a request whose payload begins at `begin` of `buffer`; None: private memory."""
 
     def evict(self, eviction: bytes) -> None:
-        """Close after these bytes: the client speaks a protocol that is not served."""
+        """Close after these bytes: what the client sends is no request of any generation served."""
 
 
 class Intake:
@@ -116,8 +116,13 @@ class Intake:
             self.filling = None
             framing = self._carrier.framing
             frame = framing.cut(filling.view, 0, filling.length)
-            assert isinstance(frame, Frame), "a buffer is as long as its frame"
-            self._carrier.begin(frame, filling, framing.header_size)
+            assert not isinstance(frame, Need), "a buffer is as long as its frame"
+            if isinstance(frame, Frame):
+                self._carrier.begin(frame, filling, framing.header_size)
+            else:
+                filling.release()
+                self.refused.drop(frame.answer, 0)
+                self.refused.drain(0)
             self.go_on()
         elif self.reading.writes_in_pieces:
             self.reading.acknowledge()
@@ -191,7 +196,7 @@ class Intake:
         """The framing has answered by itself."""
         self._patience.frame_since = None
         self.expects_large = bool(self.expects_large)
-        if cut.close:
+        if cut.close or cut.total > self._limits.frame_size_max:
             self._carrier.evict(cut.answer)
         else:
             self.refused.drop(cut.answer, cut.total)

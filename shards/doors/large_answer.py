@@ -4,8 +4,13 @@ A piece is handed to the transport in each turn, and none while the client lags 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
+
+from borzoi.protocol.errors import CannotReadMessage
+
+LOG: Final = logging.getLogger(__name__)
 
 PIECE_SIZE: Final = 1024 * 1024
 """Bytes of one answer that are handed to the transport in one turn."""
@@ -48,7 +53,13 @@ class LargeAnswer:
         transport = self._transport
         if self.is_paused or transport.is_closing():
             return
-        piece = next(self._pieces, None)
+        try:
+            piece = next(self._pieces, None)
+        except CannotReadMessage:
+            # Its length is said, and a part of it is on its way: there is no other way to end it.
+            LOG.exception("an answer is broken off: messages changed while they were sent")
+            transport.abort()
+            return
         if piece is None:
             transport.set_write_buffer_limits()
             self._sent()

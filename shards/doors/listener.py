@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from borzoi.protocol.errors import Disconnected
+from borzoi.protocol.errors import CannotReadMessage, Disconnected
+from borzoi.protocol.generations import GENERATIONS
 from borzoi.protocol.responses.clients import Transport
 from borzoi.quantities import seconds
 from borzoi.router.pool import MemoryPool
@@ -132,14 +133,23 @@ class Listener:
         return session
 
     def evicted(self, connection: Connection) -> None:
-        """Log that a client speaks the next protocol, now and then for each address."""
+        """Log that bytes frame no request of any client served here, now and then by address."""
         address = self._open[connection].address
         if self._rarely.is_due(host_of(address), self._loop.time()):
             LOG.warning(
-                "refused %s: a client of Iggy's 0.9 generation. Served are 0.7 and 0.8: install"
-                " apache-iggy 0.8.0, or another client of these",
+                "closed %s: its bytes are no request of the generations served, which are %s",
                 address,
+                ", ".join(GENERATIONS),
             )
+
+    def damaged(self, connection: Connection, damage: CannotReadMessage) -> None:
+        """Log that messages could not be shown to a client of another generation."""
+        LOG.error(
+            "a poll by %s is refused, stored messages are damaged: %s. `borzoi check` on the"
+            " stopped broker says where",
+            self._open[connection].address if connection in self._open else "a client",
+            damage,
+        )
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection that has ended."""

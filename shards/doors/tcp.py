@@ -24,8 +24,8 @@ from itertools import chain
 from typing import Final, Protocol, TypeAlias, cast
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import FeatureUnavailable
-from borzoi.protocol.framing import NOT_WHOLE, Frame
+from borzoi.protocol.errors import CannotReadMessage, FeatureUnavailable
+from borzoi.protocol.framing import NOT_WHOLE, Bound, Frame
 from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
@@ -58,7 +58,10 @@ class Connections(Protocol):
         """A session for a new connection, or None when there are too many."""
 
     def evicted(self, connection: "Connection") -> None:
-        """A connection is closed because its client speaks a protocol that is not served."""
+        """A connection is closed because its client sends no requests of a generation served."""
+
+    def damaged(self, connection: "Connection", damage: CannotReadMessage) -> None:
+        """Messages that were polled could not be converted, because their lengths are wrong."""
 
     def lost(self, connection: "Connection") -> None:
         """A connection has ended."""
@@ -261,11 +264,15 @@ class Connection(asyncio.BufferedProtocol):
         assert shows is not None, "messages that leave as stored are not converted"
         partition_id, views = reply.partition_id, reply.views
         messages: Iterable[bytes | memoryview]
-        if reply.size <= WHOLE_SIZE_MAX:
-            messages = (shows.whole(views, partition_id),)
-            size = len(messages[0])
-        else:
-            size, messages = shows.size(views, partition_id), shows.pieces(views, partition_id)
+        try:
+            if reply.size <= WHOLE_SIZE_MAX:
+                messages = (shows.whole(views, partition_id),)
+                size = len(messages[0])
+            else:
+                size, messages = shows.size(views, partition_id), shows.pieces(views, partition_id)
+        except CannotReadMessage as damage:
+            self._connections.damaged(self, damage)
+            return 0, (self.framing.status(damage.status),)
         shown_id = partition_id + shows.partition_base
         head = self._polled(shown_id, reply.current_offset, reply.message_count, size)
         return size, chain((head,), messages)
@@ -295,6 +302,18 @@ class Connection(asyncio.BufferedProtocol):
         self._whole, self._polled = framing.whole, framing.polled
         self._header_size = framing.header_size
         self._shows = generation.shows
+
+    def bind(self, session: int) -> None:
+        """The request in work begins this session, where requests carry one; 0: it ends one."""
+        self.framing.bind(session)
+
+    def bound(self) -> Bound:
+        """The session that requests have to be of."""
+        return self.framing.bound()
+
+    def adopt(self, bound: Bound) -> None:
+        """Go on with the session of a connection that has moved here."""
+        self.framing.adopt(bound)
 
     def let_go(self) -> socket.socket | None:
         """The socket, for another shard to serve; None unless the connection is quite idle."""
@@ -351,7 +370,7 @@ class Connection(asyncio.BufferedProtocol):
         return reason
 
     def evict(self, eviction: bytes) -> None:
-        """Close after these bytes: the client speaks a protocol that is not served."""
+        """Close after these bytes: what the client sends is no request of any generation served."""
         assert self.transport is not None, "bytes come from an open connection"
         self._connections.evicted(self)
         self.transport.write(eviction)

@@ -28,6 +28,9 @@ class Caller(Protocol):
     def speak(self, generation: Generation) -> None:
         """The client is of this generation, from the answer to the request in work on."""
 
+    def bind(self, session: int) -> None:
+        """The login in work has got this session number; 0: the session ends with this request."""
+
     @property
     def user(self) -> int:
         """The user who is logged in. Raises if none is, which may have changed meanwhile."""

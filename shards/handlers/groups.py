@@ -12,10 +12,15 @@ from borzoi.protocol.commands.groups import (
     GetConsumerGroups,
     JoinConsumerGroup,
     LeaveConsumerGroup,
+    SyncConsumerGroup,
 )
 from borzoi.protocol.errors import ConsumerGroupMemberNotFound
 from borzoi.protocol.identifiers import Identifier
-from borzoi.protocol.responses.consumers import ConsumerGroupDetails, ConsumerGroupInfo
+from borzoi.protocol.responses.consumers import (
+    ConsumerGroupDetails,
+    ConsumerGroupInfo,
+    GroupAssignment,
+)
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.membership import require_registered
 from borzoi.shards.handlers.services import Services
@@ -101,6 +106,20 @@ async def leave_consumer_group(
     caller.turns.forget(ref)
 
 
+def sync_consumer_group(
+    services: Services, caller: Caller, command: SyncConsumerGroup
+) -> GroupAssignment | None:
+    """What the session has to poll, without what it has to give up; nothing if it is no member."""
+    ref, birth = _group(services, caller, Code.JOIN_CONSUMER_GROUP, command)
+    require_registered(services, caller)
+    share = services.groups.local.find(caller.client_id, ref, birth)
+    if share is None:
+        return None
+    count = services.metadata.state.topic(ref.stream_id, ref.topic_id).partitions_count
+    partitions = tuple(one.partition for one in share.turns if one.partition < count)
+    return GroupAssignment(share.assignment.generation, partitions)
+
+
 def _find(services: Services, stream: Identifier, topic: Identifier) -> tuple[Stream, Topic] | None:
     found_stream = services.metadata.refresh().find_stream(stream)
     found = None if found_stream is None else found_stream.find_topic(topic)
@@ -109,13 +128,12 @@ def _find(services: Services, stream: Identifier, topic: Identifier) -> tuple[St
 
 def _topic(
     services: Services,
-    command: (
-        CreateConsumerGroup
-        | DeleteConsumerGroup
-        | GetConsumerGroups
-        | JoinConsumerGroup
-        | LeaveConsumerGroup
-    ),
+    command: CreateConsumerGroup
+    | DeleteConsumerGroup
+    | GetConsumerGroups
+    | JoinConsumerGroup
+    | LeaveConsumerGroup
+    | SyncConsumerGroup,
 ) -> tuple[Stream, Topic]:
     stream = services.metadata.refresh().stream(command.stream)
     return stream, stream.topic(command.topic)
@@ -125,7 +143,7 @@ def _group(
     services: Services,
     caller: Caller,
     code: Code,
-    command: DeleteConsumerGroup | JoinConsumerGroup | LeaveConsumerGroup,
+    command: DeleteConsumerGroup | JoinConsumerGroup | LeaveConsumerGroup | SyncConsumerGroup,
 ) -> tuple[GroupRef, int]:
     """The group that the caller may do this to, and its birth."""
     stream, topic = _topic(services, command)

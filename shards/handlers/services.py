@@ -8,6 +8,7 @@ from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.logins import Logins
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.tasks import Tasks
+from borzoi.shards.metadata.topic_options import TopicDefaults
 from borzoi.shards.observing.cluster import Cluster
 from borzoi.shards.observing.snapshots import Snapshots
 from borzoi.shards.observing.statistics import Statistics
@@ -42,3 +43,4 @@ class Services:
     snapshots: Snapshots
     statistics: Statistics
     tasks: Tasks
+    topic_defaults: TopicDefaults

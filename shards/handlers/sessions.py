@@ -1,16 +1,31 @@
 """Logging in and out."""
 
+import secrets
+from typing import Final
+
 from borzoi.protocol.commands.sessions import (
     LoginUser,
     LoginWithPersonalAccessToken,
     LogoutUser,
+    Register,
 )
-from borzoi.protocol.errors import BrokerError, ClientNotFound
+from borzoi.protocol.errors import (
+    BrokerError,
+    ClientNotFound,
+    InvalidPersonalAccessToken,
+    PersonalAccessTokenExpired,
+    ResourceNotFound,
+)
 from borzoi.protocol.generations import generation_for
-from borzoi.protocol.responses.users import Identity
+from borzoi.protocol.responses.users import Identity, Registered
+from borzoi.shards.groups.share import Turns
 from borzoi.shards.handlers.caller import Caller, who_asks
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.identity.tokens import check_token
+from borzoi.shards.observing.statistics import SERVED_VERSION
+
+SESSION_MAX: Final = 2**63 - 1
+"""Session numbers are drawn at random: no shard and no later start gives one out again."""
 
 
 async def login_user(services: Services, caller: Caller, command: LoginUser) -> Identity:
@@ -27,18 +42,48 @@ def login_with_personal_access_token(
     services: Services, caller: Caller, command: LoginWithPersonalAccessToken
 ) -> Identity:
     """The same with a token, which tells the user by itself."""
-    state = services.metadata.refresh()
+    return _become(services, caller, _owner_of_token(services, caller, command.token), "")
+
+
+async def register(services: Services, caller: Caller, command: Register) -> Registered:
+    """Become a user and get a session number, which all further requests have to carry."""
+    if command.token is not None:
+        try:
+            user_id = _owner_of_token(services, caller, command.token)
+        except (ResourceNotFound, PersonalAccessTokenExpired) as error:
+            # The clients of this login know one status for both.
+            raise InvalidPersonalAccessToken(str(error)) from error
+    else:
+        assert command.username is not None, "a login has a token or a name"
+        assert command.password is not None, "a name comes with a password"
+        user_id = await services.logins.check(command.username, command.password, who_asks(caller))
+    _become(services, caller, user_id, command.context)
+    _end_memberships(services, caller)
+    session = 1 + secrets.randbelow(SESSION_MAX)
+    caller.bind(session)
+    return Registered(user_id, session, command.protocol_version, SERVED_VERSION)
+
+
+def logout_user(services: Services, caller: Caller, _command: LogoutUser) -> None:
+    """The session has no user any more; the connection stays."""
+    caller.user_id = caller.suspended_user = None
+    if caller.generation.has_sessions:
+        _end_memberships(services, caller)
+        caller.bind(0)
+
+
+def _owner_of_token(services: Services, caller: Caller, token: str) -> int:
     try:
-        user_id = check_token(state, command.token, services.clock.now_us())
+        return check_token(services.metadata.refresh(), token, services.clock.now_us())
     except BrokerError as error:
         services.logins.note_other_failure("token", "a token", who_asks(caller), str(error))
         raise
-    return _become(services, caller, user_id, "")
 
 
-def logout_user(_services: Services, caller: Caller, _command: LogoutUser) -> None:
-    """The session has no user any more; the connection stays."""
-    caller.user_id = caller.suspended_user = None
+def _end_memberships(services: Services, caller: Caller) -> None:
+    """The clients that get session numbers join their groups again in each session."""
+    services.groups.client_gone(caller.client_id)
+    caller.turns = Turns()
 
 
 def _become(services: Services, caller: Caller, user_id: int, context: str) -> Identity:

@@ -12,6 +12,7 @@ from borzoi.protocol.commands.streams import (
 from borzoi.protocol.responses.streams import StreamDetails, StreamInfo
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.journals import show_journals
+from borzoi.shards.handlers.options import refuse_options
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.access import require
 
@@ -39,6 +40,7 @@ async def get_streams(services: Services, caller: Caller, _command: GetStreams) 
 
 async def create_stream(services: Services, caller: Caller, command: CreateStream) -> StreamInfo:
     """Make an empty stream."""
+    refuse_options(caller, "streams", command.options)
     require(services.metadata.refresh(), caller.user, Code.CREATE_STREAM)
     change = await services.metadata.change(command, caller.user)
     return services.describer.stream(services.metadata.state.stream(change.new_id))
@@ -46,6 +48,7 @@ async def create_stream(services: Services, caller: Caller, command: CreateStrea
 
 async def update_stream(services: Services, caller: Caller, command: UpdateStream) -> None:
     """Rename a stream."""
+    refuse_options(caller, "streams", command.options)
     await _change(services, caller, Code.UPDATE_STREAM, command)
 
 

@@ -6,26 +6,35 @@ from typing import Any
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.system import (
+    DescribeOptions,
     GetClient,
     GetClients,
     GetClusterMetadata,
     GetMe,
     GetSnapshot,
     GetStats,
+    OptionScope,
     Ping,
 )
 from borzoi.protocol.errors import ClientNotFound, InvalidClientId
 from borzoi.protocol.responses.clients import ClientDetails, ClientInfo
 from borzoi.protocol.responses.cluster import ClusterMetadata
+from borzoi.protocol.responses.options import OptionDescription
 from borzoi.protocol.responses.stats import Stats
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.journals import show_journals
+from borzoi.shards.handlers.membership import require_registered
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.access import require
 
 
-def ping(_services: Services, caller: Caller, _command: Ping) -> None:
-    """The client lives and so do we. After an eviction it changes nothing, and is no error."""
+def ping(services: Services, caller: Caller, _command: Ping) -> None:
+    """The client lives and so do we. After an eviction it changes nothing, and is no error.
+
+    Except for clients with sessions, which then connect and log in again.
+    """
+    if caller.generation.has_sessions:
+        require_registered(services, caller)
     caller.last_heartbeat = time.monotonic()
     caller.has_pinged = True
 
@@ -48,10 +57,19 @@ async def get_snapshot(services: Services, caller: Caller, command: GetSnapshot)
 
 
 def get_cluster_metadata(
-    services: Services, _caller: Caller, _command: GetClusterMetadata
+    services: Services, caller: Caller, _command: GetClusterMetadata
 ) -> ClusterMetadata:
-    """One node: this one."""
-    return services.cluster.metadata()
+    """The nodes that the configuration names; with none of them, this one."""
+    return services.cluster.metadata(of_this_node=caller.generation.has_sessions)
+
+
+def describe_options(
+    services: Services, _caller: Caller, command: DescribeOptions
+) -> tuple[OptionDescription, ...]:
+    """The options of topics. Streams and users have none."""
+    if command.scope is not OptionScope.TOPIC:
+        return ()
+    return services.topic_defaults.descriptions()
 
 
 def get_me(services: Services, caller: Caller, _command: GetMe) -> ClientDetails:

@@ -7,7 +7,7 @@ task. A known command without a handler is answered with FeatureUnavailable.
 from collections.abc import Callable
 from typing import Any, Final
 
-from borzoi.protocol.codes import Code
+from borzoi.protocol.codes import Code, LaterCode
 from borzoi.shards.handlers import (
     groups,
     offsets,
@@ -43,6 +43,9 @@ HANDLERS: Final[dict[int, Handler]] = {
     Code.CREATE_PERSONAL_ACCESS_TOKEN: tokens.create_personal_access_token,
     Code.DELETE_PERSONAL_ACCESS_TOKEN: tokens.delete_personal_access_token,
     Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN: sessions.login_with_personal_access_token,
+    LaterCode.LOGIN_REGISTER: sessions.register,
+    LaterCode.DESCRIBE_OPTIONS: system.describe_options,
+    LaterCode.SYNC_CONSUMER_GROUP: groups.sync_consumer_group,
     Code.GET_STREAM: streams.get_stream,
     Code.GET_STREAMS: streams.get_streams,
     Code.CREATE_STREAM: streams.create_stream,

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.topics import (
+    KEPT,
     CreatePartitions,
     CreateTopic,
     DeletePartitions,
@@ -16,13 +17,16 @@ from borzoi.protocol.commands.topics import (
     PurgeTopic,
     UpdateTopic,
 )
+from borzoi.protocol.consensus.options import read_options
 from borzoi.protocol.responses.streams import TopicDetails, TopicInfo
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.journals import show_journals
+from borzoi.shards.handlers.options import check_topic
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.access import require
 from borzoi.shards.metadata.decide import check_arguments
 from borzoi.shards.metadata.state import Topic
+from borzoi.shards.metadata.topic_options import COMPRESSION
 from borzoi.shards.ports.requests import DeleteOldest
 from borzoi.shards.upkeep.compression import ignored
 
@@ -62,20 +66,23 @@ async def get_topics(
 
 async def create_topic(services: Services, caller: Caller, command: CreateTopic) -> TopicDetails:
     """Make a topic; its partitions cost one log entry, however many."""
-    check_arguments(command)
+    check_topic(caller, command)
     state = services.metadata.refresh()
     stream = state.stream(command.stream)
     require(state, caller.user, Code.CREATE_TOPIC, stream.id)
     change = await services.metadata.change(command, caller.user)
-    _tell_if_ignored(services, command)
     topic = services.metadata.state.topic(stream.id, change.new_id)
+    _tell_if_ignored(services, topic, command)
     return services.describer.new_topic(topic, caller.knows_all_codecs)
 
 
 async def update_topic(services: Services, caller: Caller, command: UpdateTopic) -> None:
     """Change name and settings of a topic."""
+    check_topic(caller, command)
     await _change(services, caller, Code.UPDATE_TOPIC, command)
-    _tell_if_ignored(services, command)
+    topic = services.metadata.state.find_topic(command.stream, command.name)
+    if topic is not None:
+        _tell_if_ignored(services, topic, command)
 
 
 async def delete_topic(services: Services, caller: Caller, command: DeleteTopic) -> None:
@@ -130,9 +137,11 @@ def _changeable(services: Services, caller: Caller, code: Code, command: TopicCh
     return topic
 
 
-def _tell_if_ignored(services: Services, command: CreateTopic | UpdateTopic) -> None:
+def _tell_if_ignored(services: Services, topic: Topic, command: CreateTopic | UpdateTopic) -> None:
     """Log a codec that a topic asks for and does not get: in Iggy's default topics have no say."""
-    wanted = ignored(services.compression, command.compression_algorithm)
+    if command.compression_algorithm == KEPT and COMPRESSION not in read_options(command.options):
+        return
+    wanted = ignored(services.compression, topic.compression_algorithm)
     if wanted is not None:
         LOG.warning(
             "topic %s asks for %s and is stored as %s: system.compression.allow_override is false",

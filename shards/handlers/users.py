@@ -18,6 +18,7 @@ from borzoi.protocol.errors import UserAlreadyExists
 from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.users import UserDetails, UserInfo
 from borzoi.shards.handlers.caller import Caller, who_asks
+from borzoi.shards.handlers.options import refuse_options
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.identity.credentials import check_password, check_username
 from borzoi.shards.identity.logins import account_of
@@ -46,6 +47,7 @@ def get_users(services: Services, caller: Caller, _command: GetUsers) -> list[Us
 
 async def create_user(services: Services, caller: Caller, command: CreateUser) -> UserDetails:
     """Make a user who may log in at once."""
+    refuse_options(caller, "users", command.options)
     state = services.metadata.refresh()
     require(state, caller.user, Code.CREATE_USER)
     check_username(command.username)
@@ -64,6 +66,7 @@ async def create_user(services: Services, caller: Caller, command: CreateUser) -
 
 async def update_user(services: Services, caller: Caller, command: UpdateUser) -> None:
     """Rename a user, or switch it on or off."""
+    refuse_options(caller, "users", command.options)
     require(services.metadata.refresh(), caller.user, Code.UPDATE_USER)
     if command.username is not None:
         check_username(command.username)

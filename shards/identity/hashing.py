@@ -18,7 +18,10 @@ from borzoi.shards.identity.passwords import hash_password, verify_password
 from borzoi.shards.loop.turns import FairTurns, no_handicap
 
 NICENESS: Final = 5
-"""A third of the loop's weight: on a core that is quite taken a hash takes four times as long."""
+"""Above the loop's, which leaves a third of its weight: on a core that is quite taken a hash takes
+four times as long."""
+
+NICENESS_MAX: Final = 19
 
 Result = TypeVar("Result")
 
@@ -27,7 +30,10 @@ def hashing_thread() -> Executor:
     """Where hashing happens: on the worker's core, behind its loop."""
 
     def lower() -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        # By so much, not to so much: a broker that was started with nice would be refused that.
+        thread = threading.get_native_id()
+        loops = os.getpriority(os.PRIO_PROCESS, thread)
+        os.setpriority(os.PRIO_PROCESS, thread, min(loops + NICENESS, NICENESS_MAX))
 
     return ThreadPoolExecutor(1, "hashing", initializer=lower)
 

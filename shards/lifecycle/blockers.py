@@ -109,7 +109,7 @@ def _still_blocks(blocker: Blocker, found: Blocked, partitions: Partitions) -> b
         return False
     partition = partitions.find(target)
     committed = partition.offsets.get(blocker.kind, blocker.consumer)
-    return committed == found.committed and partition.log.first_offset <= found.segment
+    return committed == found.committed and partition.log.segments.first_offset <= found.segment
 
 
 def _warn(blocker: Blocker, found: Blocked) -> None:

@@ -18,13 +18,13 @@ from borzoi.shards.changes.writing import METADATA_SHARD
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.message_ids import RANDOM_IDS
 from borzoi.shards.partitions.owned import Partitions
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.storage.birth import BirthDamaged, mend_birth, read_birth
 from borzoi.storage.clean_stop import CleanPartition, CleanStop
 from borzoi.storage.encrypted import Encryption, cipher_of
 from borzoi.storage.files import Files
 from borzoi.storage.layout import OFFSET_DIRECTORIES, DataLayout, PartitionDirectory
-from borzoi.storage.log import LogSettings, PartitionLog
+from borzoi.storage.log import PartitionLog
 from borzoi.storage.offsets import ConsumerOffsets, forget_groups
 from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.trash import retire_directory
@@ -56,11 +56,10 @@ class PartitionRecovery:
     layout: DataLayout
     files: Files
     open_files: OpenFiles
-    settings: LogSettings
     durability: Durability
     metadata: MetadataService
     partitions: Partitions
-    readers: Readers
+    readers: PartitionReaders
     clean: CleanStop | None
     last_stop: CleanStop
     consumers_max: int
@@ -170,7 +169,7 @@ class PartitionRecovery:
         log = PartitionLog.recover(
             found.path,
             target.birth,
-            self.settings,
+            self.partitions.settings_of(target),
             self.files,
             record,
             # After a worker's death the board still says what readers may rely on.

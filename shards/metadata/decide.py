@@ -17,6 +17,7 @@ from borzoi.protocol.commands.streams import CreateStream, DeleteStream, PurgeSt
 from borzoi.protocol.commands.topics import (
     COMPRESSION_MAX,
     COMPRESSION_MIN,
+    KEPT,
     CreatePartitions,
     CreateTopic,
     DeletePartitions,
@@ -67,6 +68,11 @@ from borzoi.shards.metadata.commands import (
 from borzoi.shards.metadata.entries import Stored, permissions_block
 from borzoi.shards.metadata.slots import IdPool
 from borzoi.shards.metadata.state import ROOT_USER_ID, State
+from borzoi.shards.metadata.topic_options import (
+    read_topic_options,
+    settings_after,
+    settings_of_new,
+)
 
 PARTITIONS_PER_COMMAND_MAX: Final = 1000
 TOKEN_NAME_SIZE_MIN: Final = 3
@@ -133,8 +139,11 @@ def check_arguments(command: MetadataCommand) -> None:
         case CreateTopic():
             _check_count(command.partitions_count, 0, PARTITIONS_PER_COMMAND_MAX)
             _check_compression(command.compression_algorithm)
+            read_topic_options(command.options)
         case UpdateTopic():
-            _check_compression(command.compression_algorithm)
+            if command.compression_algorithm != KEPT:
+                _check_compression(command.compression_algorithm)
+            read_topic_options(command.options, update=True)
         case CreatePartitions():
             _check_count(command.partitions_count, 1, PARTITIONS_PER_COMMAND_MAX)
         case DeletePartitions():
@@ -239,7 +248,8 @@ def _update_stream(state: State, command: UpdateStream) -> Stored:
 
 def _create_topic(state: State, command: CreateTopic, settings: MetadataSettings) -> Stored:
     stream = state.stream(command.stream)
-    max_topic_size = _topic_size(command.max_topic_size, settings)
+    wanted = settings_of_new(command)
+    max_topic_size = _topic_size(wanted.max_topic_size, wanted.segment_size, settings)
     if command.name in stream.topic_names:
         raise TopicNameAlreadyExists(f"stream {stream.id} has a topic {command.name!r} already")
     id = stream.topic_ids.peek()
@@ -255,10 +265,11 @@ def _create_topic(state: State, command: CreateTopic, settings: MetadataSettings
         topic_id=id,
         name=command.name,
         partitions_count=command.partitions_count,
-        compression_algorithm=command.compression_algorithm,
-        message_expiry=_expiry(command.message_expiry, settings),
+        compression_algorithm=wanted.compression_algorithm,
+        message_expiry=_expiry(wanted.message_expiry, settings),
         max_topic_size=max_topic_size,
         replication_factor=command.replication_factor or 1,
+        options=wanted.options,
         is_chosen=command.wanted_id is not None,
     )
 
@@ -268,14 +279,23 @@ def _update_topic(state: State, command: UpdateTopic, settings: MetadataSettings
     topic = stream.topic(command.topic)
     if stream.topic_names.get(command.name, topic.id) != topic.id:
         raise TopicNameAlreadyExists(f"stream {stream.id} has another topic {command.name!r}")
+    wanted = settings_after(
+        command,
+        topic.compression_algorithm,
+        topic.message_expiry,
+        topic.max_topic_size,
+        topic.options,
+    )
+    kept = command.replication_factor == KEPT
     return entries.TopicUpdated(
         stream_id=stream.id,
         topic_id=topic.id,
         name=command.name,
-        compression_algorithm=command.compression_algorithm,
-        message_expiry=_expiry(command.message_expiry, settings),
-        max_topic_size=_default_size(command.max_topic_size, settings),
-        replication_factor=command.replication_factor or 1,
+        compression_algorithm=wanted.compression_algorithm,
+        message_expiry=_expiry(wanted.message_expiry, settings),
+        max_topic_size=_default_size(wanted.max_topic_size, settings),
+        replication_factor=topic.replication_factor if kept else command.replication_factor or 1,
+        options=wanted.options,
     )
 
 
@@ -393,15 +413,16 @@ def _check_slots(state: State, count: int, settings: MetadataSettings) -> None:
         raise TooManyPartitions(f"the board has no room for {count} more partitions")
 
 
-def _topic_size(requested: int, settings: MetadataSettings) -> int:
-    """The size of a new topic, at least one segment.
+def _topic_size(requested: int, segment_size: int | None, settings: MetadataSettings) -> int:
+    """The size of a new topic, at least one segment: of the size it asks for, or the usual one.
 
     An update may go below: a topic may be older than the segment size that is configured now, and
     a new name must not need a new size.
     """
-    if requested != SERVER_DEFAULT and requested < settings.segment_size:
+    segment_size = segment_size or settings.segment_size
+    if requested != SERVER_DEFAULT and requested < segment_size:
         raise InvalidTopicSize(
-            f"a topic of {requested} bytes cannot hold one segment of {settings.segment_size}"
+            f"a topic of {requested} bytes cannot hold one segment of {segment_size}"
         )
     return _default_size(requested, settings)
 

@@ -114,6 +114,7 @@ class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
     message_expiry: int
     max_topic_size: int
     replication_factor: int
+    options: bytes = b""
     is_chosen: bool = False  # the id, by a client
 
     def apply(self, state: State, timestamp: int, effects: Effects) -> None:
@@ -128,6 +129,7 @@ class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
             message_expiry=self.message_expiry,
             max_topic_size=self.max_topic_size,
             replication_factor=self.replication_factor,
+            given_options=self.options or msgspec.UNSET,
         )
         if self.partitions_count > 0:
             _add_run(state, topic, self.partitions_count, timestamp, effects.index)
@@ -142,6 +144,7 @@ class TopicUpdated(OfTopic, frozen=True, tag="topic_updated"):
     message_expiry: int
     max_topic_size: int
     replication_factor: int
+    options: bytes = b""
 
     def apply(self, state: State, timestamp: int, _effects: Effects) -> None:
         stream = state.streams[self.stream_id]
@@ -154,6 +157,7 @@ class TopicUpdated(OfTopic, frozen=True, tag="topic_updated"):
         topic.message_expiry = self.message_expiry
         topic.max_topic_size = self.max_topic_size
         topic.replication_factor = self.replication_factor
+        topic.given_options = self.options or msgspec.UNSET
 
 
 class TopicDeleted(OfTopic, frozen=True, tag="topic_deleted"):

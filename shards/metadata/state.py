@@ -84,6 +84,14 @@ class Topic(msgspec.Struct):
     groups: dict[int, Group] = {}
     group_names: dict[str, int] = {}
     group_ids: IdPool = msgspec.field(default_factory=IdPool)
+    # Not in the bytes of a state while there are none: most topics have none, and older ones had
+    # no field for them.
+    given_options: bytes | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def options(self) -> bytes:
+        """The explicit options (topic_options.py), b"" if there are none."""
+        return self.given_options or b""
 
     @property
     def partitions_count(self) -> int:

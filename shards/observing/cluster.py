@@ -24,8 +24,12 @@ class Cluster:
         self._follower = follower
         self.tcp_address = config.tcp.address
 
-    def metadata(self) -> ClusterMetadata:
-        """Names, addresses and roles of all nodes, this one first."""
+    def metadata(self, *, of_this_node: bool = False) -> ClusterMetadata:
+        """Names, addresses and roles of all nodes, this one first; or of this one alone.
+
+        Clients of the consensus generation that are shown several nodes ask these for the way to
+        each partition, which is served nowhere.
+        """
         cluster = self._config.cluster
         role = NodeRole.FOLLOWER if self._follower else NodeRole.LEADER
         if not cluster.enabled:
@@ -36,7 +40,7 @@ class Cluster:
         this = self._this(current.name, current.ip, role)
         opposite = NodeRole.LEADER if self._follower else NodeRole.FOLLOWER
         others = (self._other(node, opposite) for node in cluster.node.others)
-        return ClusterMetadata(cluster.name, (this, *others))
+        return ClusterMetadata(cluster.name, (this,) if of_this_node else (this, *others))
 
     def _this(self, name: str, ip: str, role: NodeRole) -> ClusterNode:
         return ClusterNode(

@@ -2,7 +2,7 @@
 
 What stands between a poll and the disk is the kernel's page cache, seen through mapped windows. A
 read whose bytes all lay there is a hit; one for which a thread had to fetch them is a miss. Every
-shard counts for the partitions it has read lately (Readers), also those of other owners.
+shard counts for the partitions it has read lately (PartitionReaders), also those of other owners.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import Final
 from borzoi.protocol.classic import back_to_back
 from borzoi.protocol.responses.stats import CacheMetric
 from borzoi.router.placement import unpack_namespace
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.shards.rings.gather import Gather
 from borzoi.shards.rings.lending import tell
 from borzoi.shards.rings.requests import Done, Telling
@@ -29,7 +29,7 @@ class TellReadHits(Telling):
 class Caches:
     """The counters of this shard, and those of all shards by asking."""
 
-    def __init__(self, readers: Readers, gather: Gather) -> None:
+    def __init__(self, readers: PartitionReaders, gather: Gather) -> None:
         self._readers = readers
         self._gather = gather
 

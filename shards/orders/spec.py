@@ -108,6 +108,7 @@ class SessionState(msgspec.Struct, frozen=True):
     knows_all_codecs: bool
     last_heartbeat: float  # of the monotonic clock, which all processes of a machine share
     seats: tuple[Seat, ...] = ()
+    bound: tuple[int, bytes] = (0, b"")  # protocol/framing.py: Bound
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -34,7 +34,7 @@ from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.message_ids import RANDOM_IDS
 from borzoi.shards.partitions.partition import Delayed, OwnedPartition, Window
 from borzoi.shards.partitions.resubmission import stored_since
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.shards.rings.requests import Done
 from borzoi.storage.files import Files
 from borzoi.storage.recent_ids import remember_tail
@@ -59,7 +59,7 @@ class Deduplication:
         disk: Executor,
         files: Files,
         commit: GroupCommit,
-        readers: Readers,
+        readers: PartitionReaders,
         durability: Durability,
         *,
         entries_max: int,
@@ -155,7 +155,7 @@ class Deduplication:
         window, log = partition.window, partition.log
         if window is not None and window.next_offset == log.staged_end:
             return window
-        if partition.delayed or log.first_offset != log.staged_end:
+        if partition.delayed or log.segments.first_offset != log.staged_end:
             return None
         partition.window = Window(self._new_seen(), log.staged_end)
         return partition.window

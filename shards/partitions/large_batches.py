@@ -17,6 +17,7 @@ from borzoi.router.placement import unpack_namespace
 from borzoi.router.target import Target
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.loop.rarely import Rarely
+from borzoi.shards.metadata.topic_options import segment_size_of
 from borzoi.storage.retention import UNLIMITED
 from borzoi.storage.staging import LargeBatch
 
@@ -62,7 +63,9 @@ class LargeBatches:
         stream_id, topic_id, partition_id = unpack_namespace(target.namespace)
         topic = self._metadata.state.find_topic(stream_id, topic_id)
         max_topic_size = UNLIMITED if topic is None else topic.max_topic_size
-        found = judge(batch.size_bytes, self._segment_size_max, max_topic_size)
+        options = b"" if topic is None else topic.options
+        segment_size_max = segment_size_of(options, self._segment_size_max)
+        found = judge(batch.size_bytes, segment_size_max, max_topic_size)
         if found is None:
             return
         if not self._rarely.is_due((stream_id, topic_id, found.limit), self._loop.time()):

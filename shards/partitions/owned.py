@@ -63,7 +63,6 @@ class Partitions:
         self._layout = layout
         self._files = files
         self._open_files = open_files
-        self._settings = settings
         self._durability = durability
         self._commit = commit
         self._consumers_max = consumers_max
@@ -72,6 +71,8 @@ class Partitions:
         self.by_namespace: dict[int, OwnedPartition] = {}
         """Those that are open. Only this class changes it."""
         self._refused: dict[int, str] = {}
+        self.settings_of: Callable[[Target], LogSettings] = lambda _target: settings
+        """A topic may have segments of another size (metadata/topic_options.py)."""
         self.on_large_batch: Callable[[Target, LargeBatch], None] = lambda _target, _batch: None
 
     def __iter__(self) -> Iterator[OwnedPartition]:
@@ -207,7 +208,7 @@ class Partitions:
         log = PartitionLog.create(
             directory,
             target.birth,
-            self._settings,
+            self.settings_of(target),
             self._files,
             open_files=self._open_files,
             random_bytes=RANDOM_IDS,

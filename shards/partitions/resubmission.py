@@ -2,11 +2,11 @@
 
 from borzoi.protocol.batch import first_stamped_offset
 from borzoi.shards.partitions.partition import OwnedPartition
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 
 
 def stored_since(
-    readers: Readers, partition: OwnedPartition, batch: memoryview, message_count: int
+    readers: PartitionReaders, partition: OwnedPartition, batch: memoryview, message_count: int
 ) -> memoryview | None:
     """What the log holds from the offset on that the dead owner had stamped first.
 

@@ -28,7 +28,7 @@ from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.partitions.resubmission import stored_since
 from borzoi.shards.ports.owners import PartitionOwners
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.rings.requests import Append, Done
@@ -42,7 +42,7 @@ class OwnAppends:
         self,
         partitions: Partitions,
         commit: GroupCommit,
-        readers: Readers,
+        readers: PartitionReaders,
         durability: Durability,
         deduplication: Deduplication | None = None,
     ) -> None:

@@ -23,7 +23,7 @@ from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.ports.requests import ResolvePoll
-from borzoi.shards.reading.readers import HEALS_MAX, Readers
+from borzoi.shards.reading.readers import HEALS_MAX, PartitionReaders
 from borzoi.shards.reading.warm_reads import WARM_TRIES_MAX, WarmReads
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import Done, Request
@@ -90,7 +90,7 @@ class Reads:
         shard_count: int,
         partitions: Partitions,
         commit: GroupCommit,
-        readers: Readers,
+        readers: PartitionReaders,
         warm_reads: WarmReads,
         peers: Peers,
         durability: Durability,
@@ -283,7 +283,7 @@ class Search:
 
     def __init__(
         self,
-        readers: Readers,
+        readers: PartitionReaders,
         warm_reads: WarmReads,
         target: Target,
         poll: Poll,
@@ -316,6 +316,7 @@ class Search:
                     published, poll.value, may_wait=self._loads_left == 0
                 )
         except BrokerError as error:
+            self._readers.report(self._target, error)
             self._ended(error.status, 0, None)
             return
         if isinstance(at_time, Packed):
@@ -345,6 +346,7 @@ class Search:
         if isinstance(found, Doubt):
             self._heal(found)
         elif isinstance(found, BrokerError):
+            self._readers.report(self._target, found)
             self._ended(found.status, self._current, None)
         else:
             self._ended(0, self._current, found)

@@ -10,7 +10,8 @@ from borzoi.protocol.responses.streams import (
     TopicInfo,
 )
 from borzoi.shards.metadata.state import Run, State, Stream, Topic
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.metadata.topic_options import TopicDefaults, derived_options
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.storage.published import Published
 
 GZIP = 2
@@ -27,8 +28,9 @@ class Totals(NamedTuple):
 class Describer:
     """Reads figures of any partition from the board; never asks its owner."""
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(self, readers: PartitionReaders, defaults: TopicDefaults) -> None:
         self._readers = readers
+        self._defaults = defaults
 
     def stream(self, stream: Stream) -> StreamInfo:
         """A stream with its sums."""
@@ -69,6 +71,10 @@ class Describer:
             size_bytes=totals.size_bytes,
             messages_count=totals.messages_count,
             name=topic.name,
+            explicit_options=topic.options,
+            derived_options=derived_options(
+                self._defaults, topic.options, codec, topic.message_expiry, topic.max_topic_size
+            ),
         )
 
     def topic_details(self, topic: Topic, knows_all_codecs: bool) -> TopicDetails:

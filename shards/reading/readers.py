@@ -4,12 +4,16 @@ Each shard has its own readers and maps. What may be read is what the owner publ
 board; nothing here ever writes, waits for another shard, or touches a byte above that end.
 """
 
+import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from borzoi.protocol.errors import BrokerError, CannotReadFile
 from borzoi.router.board import Board
 from borzoi.router.placement import unpack_namespace
 from borzoi.router.target import Target
+from borzoi.shards.loop.rarely import Rarely
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.rings.requests import DeathRule, Done, OfPartition
 from borzoi.storage.encrypted import Encryption, cipher_of
@@ -22,6 +26,8 @@ from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
 from borzoi.storage.segment_list import RECENT_SIZE
+
+LOG: Final = logging.getLogger(__name__)
 
 READERS_MAX: Final = 1024
 HEALS_MAX: Final = 8
@@ -37,7 +43,7 @@ class SegmentReplaced(OfPartition):
     first_offset: int
 
 
-class Readers:
+class PartitionReaders:
     """The partitions this shard has read lately."""
 
     def __init__(
@@ -63,6 +69,7 @@ class Readers:
         self.blocks = blocks
         # How to ask the owner of a partition to check an index; the worker wires it.
         self.ask_owner: Callable[[Target, int, Done], None] | None = None
+        self._reports = Rarely()
         self._readers: dict[tuple[int, int], PartitionReader] = {}  # oldest first
 
     def published(self, slot: int) -> Published:
@@ -111,6 +118,11 @@ class Readers:
 
         self.ask_owner(target, doubt.segment, checked)
         return True
+
+    def report(self, target: Target, error: BrokerError) -> None:
+        """Log, once a minute for each partition, that the system refuses to read its files."""
+        if isinstance(error, CannotReadFile) and self._reports.is_due(target, time.monotonic()):
+            LOG.error("partition %s cannot be read, its polls fail until it can: %s", target, error)
 
     def let_go_of_deleted(self) -> None:
         """Unmap segments that their owners have deleted: until then they take disk space."""

@@ -23,7 +23,7 @@ from borzoi.shards.ports.requests import (
     ResolvePoll,
     TellSegments,
 )
-from borzoi.shards.reading.readers import Readers, SegmentReplaced
+from borzoi.shards.reading.readers import PartitionReaders, SegmentReplaced
 from borzoi.shards.rings.requests import Append, Done, Request, Serve
 
 
@@ -38,7 +38,7 @@ def ring_table(
     logins: Logins,
     groups: Groups,
     caches: Caches,
-    readers: Readers,
+    readers: PartitionReaders,
     upkeep: Upkeep,
     figures: Figures,
 ) -> dict[type[Request], Serve]:

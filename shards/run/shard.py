@@ -73,6 +73,7 @@ from borzoi.shards.rings.peers import Peers
 from borzoi.shards.run.memory import ShardMemory
 from borzoi.shards.run.ring_table import ring_table
 from borzoi.shards.run.storage import ShardStorage
+from borzoi.shards.run.topic_defaults import topic_defaults
 from borzoi.shards.serving.session import Session, client_id_of
 from borzoi.shards.settings.schema import archives
 from borzoi.shards.upkeep.archive_store import open_store
@@ -118,7 +119,7 @@ class Shard:
         self._supervisor = supervisor
         self._began = time.monotonic()
         self._clock = BrokerClock(spec.broker_start)
-        self._describer = Describer(storage.readers)
+        self._describer = Describer(storage.readers, topic_defaults(config))
         self._shared: dict[str, Callable[[], ShareFigures]] = {}
         """By name, whatever is scarce here and shared by a rule; each has its rows of metrics."""
         self._share("receive", memory.pool.shares)
@@ -310,6 +311,7 @@ class Shard:
                 ThreadPoolExecutor(1, "measuring"),
             ),
             tasks=self._tasks,
+            topic_defaults=topic_defaults(config),
         )
 
     def _new_archiver(self) -> Archiver:

@@ -12,11 +12,13 @@ import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from borzoi.protocol.batch import ENTRIES_MAX
 from borzoi.router.placement import unpack_namespace
+from borzoi.router.target import Target
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.config import Config
 from borzoi.shards.host.file_limits import open_files_bound
@@ -25,13 +27,14 @@ from borzoi.shards.lifecycle.deleting import Deleting
 from borzoi.shards.lifecycle.recovery import MetadataIsBehind, PartitionRecovery
 from borzoi.shards.lifecycle.repairing import Repairing
 from borzoi.shards.loop.clock import BrokerClock
+from borzoi.shards.metadata.topic_options import segment_size_of
 from borzoi.shards.orders.spec import WorkerSpec
 from borzoi.shards.partitions.deduplication import Deduplication
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.ports.append import OwnAppends
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.shards.reading.warm_reads import WarmReads
 from borzoi.shards.run.cannot_boot import CannotBoot
 from borzoi.shards.run.memory import ShardMemory
@@ -81,7 +84,7 @@ class ShardStorage:
             key = EncryptionKey(spec.encryption_key)
             self.encryption = Encryption(key, encrypts=system.encryption.enabled)
         self.copy_memory = CopyMemory(config.limits.copied_size_max, config.limits.share_weight)
-        self.readers = Readers(
+        self.readers = PartitionReaders(
             memory.board,
             self.layout,
             WindowCache(WINDOWS_MAX),
@@ -148,6 +151,7 @@ class ShardStorage:
         """Open and publish the partitions we own, as the metadata knows them."""
         began = time.monotonic()
         metadata.refresh()
+        self.partitions.settings_of = partial(_settings_of, metadata, self._settings)
         try:
             recovery = PartitionRecovery(
                 shard=self._spec.shard,
@@ -155,7 +159,6 @@ class ShardStorage:
                 layout=self.layout,
                 files=self.files,
                 open_files=self._open_files,
-                settings=self._settings,
                 durability=self.durability,
                 metadata=metadata,
                 partitions=self.partitions,
@@ -245,3 +248,12 @@ class ShardStorage:
             if (row := last.get(namespace)) is not None
             and not os.path.isdir(self.layout.partition(*unpack_namespace(namespace)))
         }
+
+
+def _settings_of(metadata: MetadataService, usual: LogSettings, target: Target) -> LogSettings:
+    """How large the segments of a partition get: as its topic asks for, or the usual size."""
+    stream_id, topic_id, _ = unpack_namespace(target.namespace)
+    topic = metadata.state.find_topic(stream_id, topic_id)
+    if topic is None or not topic.options:
+        return usual
+    return LogSettings(segment_size_of(topic.options, usual.segment_size_max))

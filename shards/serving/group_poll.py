@@ -9,7 +9,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from borzoi.protocol.commands.messages import PollMessages
-from borzoi.protocol.errors import NotResolvedConsumer, PartitionNotFound
+from borzoi.protocol.errors import (
+    ConsumerGroupMemberNotFound,
+    NotResolvedConsumer,
+    PartitionNotFound,
+)
 from borzoi.protocol.generations import Generation
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.shards.groups.roster import Holding
@@ -43,9 +47,18 @@ def begin_group_poll(
     services: Services, poller: Poller, command: PollMessages, stream: Stream, topic: Topic
 ) -> None:
     """Carry out a poll whose stream, topic and permission have been checked."""
-    share = membership(services, poller, stream, topic, command.consumer.id)
+    try:
+        share = membership(services, poller, stream, topic, command.consumer.id)
+    except ConsumerGroupMemberNotFound:
+        if not poller.generation.chooses:
+            raise
+        # It chose from what it held in a session that has ended: it will ask what it holds now.
+        poller.reply(_nothing(poller))
+        return
     if command.partition_id is not None:
         holding = share.held.get(command.partition_id)
+        if poller.generation.chooses and command.partition_id in share.assignment.leaving:
+            holding = None
     else:
         holding = poller.turns.next(share, topic.partitions_count)
     if holding is None or holding.partition >= topic.partitions_count:

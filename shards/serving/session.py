@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 import xxhash
 
-from borzoi.protocol.codes import Code
+from borzoi.protocol.codes import Code, LaterCode, code_name
 from borzoi.protocol.errors import (
     BrokerError,
     ClientNotFound,
@@ -31,6 +31,7 @@ from borzoi.protocol.errors import (
     Unauthorized,
     error_for,
 )
+from borzoi.protocol.framing import Bound
 from borzoi.protocol.generations import GENERATIONS, UNDECIDED, Generation
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.protocol.permissions import UserStatus
@@ -50,7 +51,14 @@ from borzoi.shares import address_taker, user_taker
 
 LOG: Final = logging.getLogger(__name__)
 
-BEFORE_LOGIN: Final = frozenset({Code.PING, Code.LOGIN_USER, Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN})
+BEFORE_LOGIN: Final = frozenset(
+    {
+        Code.PING,
+        Code.LOGIN_USER,
+        Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN,
+        LaterCode.LOGIN_REGISTER,
+    }
+)
 # Plain numbers: comparing with a member of an enumeration costs a call.
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
 POLL_MESSAGES: Final = int(Code.POLL_MESSAGES)
@@ -75,6 +83,15 @@ class Link(Protocol):
 
     def speak(self, generation: Generation) -> None:
         """Cut and answer requests as clients of this generation do."""
+
+    def bind(self, session: int) -> None:
+        """The request in work begins this session, where requests carry one; 0: it ends one."""
+
+    def bound(self) -> Bound:
+        """The session that requests have to be of."""
+
+    def adopt(self, bound: Bound) -> None:
+        """Go on with the session of a connection that has moved here."""
 
     def let_go(self) -> socket.socket | None:
         """The socket, if this is a plain TCP connection with nothing in work."""
@@ -117,6 +134,7 @@ class Session:
         else:
             session.suspended_user = user.id
         session.speak(GENERATIONS[state.generation])
+        link.adopt(Bound(*state.bound))
         session.knows_all_codecs = state.knows_all_codecs
         session.turns = Turns(state.seats)
         session.last_heartbeat = state.last_heartbeat
@@ -140,6 +158,10 @@ class Session:
             shown = tells(code, payload)
             if shown is not None:
                 self.speak(GENERATIONS[shown])
+
+    def bind(self, session: int) -> None:
+        """The login in work has got this session number; 0: the session ends with this request."""
+        self._link.bind(session)
 
     @property
     def taker(self) -> str:
@@ -207,7 +229,7 @@ class Session:
             raise self.no_login(code, payload)
         handler = HANDLERS.get(code)
         if handler is None:
-            raise FeatureUnavailable(f"{Code(code).name} is not served yet")
+            raise FeatureUnavailable(f"{code_name(code)} is not served yet")
         result = handler(self._services, self, command)
         if iscoroutine(result):
             self._services.tasks.start(self._finish_later(code, result))
@@ -246,7 +268,7 @@ class Session:
             as_group = code in WITH_CONSUMER and bytes(payload[:1]) == AS_GROUP
             if as_group or code == Code.JOIN_CONSUMER_GROUP:
                 return StaleClient(f"client {self.client_id} is not registered any more")
-        return self._without_user(Code(code).name)
+        return self._without_user(code_name(code))
 
     @property
     def status_without_login(self) -> int | None:
@@ -293,6 +315,7 @@ class Session:
             self.knows_all_codecs,
             self.last_heartbeat,
             seats,
+            self._link.bound(),
         )
         if self._services.migration.hand_over(self._link, shard, state):
             self._has_moved = True

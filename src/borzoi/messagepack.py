@@ -65,5 +65,11 @@ def _unfolding(kind: Any) -> Callable[[Any], object]:
     if kind.__struct_config__.array_like:
         return msgspec.structs.astuple
     if kind.__struct_config__.tag is None:
-        return msgspec.structs.asdict
+        return _given
     return partial(msgspec.to_builtins, builtin_types=BYTES)
+
+
+def _given(value: msgspec.Struct) -> dict[str, object]:
+    """The fields of a struct, without those that were never set."""
+    fields = msgspec.structs.asdict(value)
+    return {name: one for name, one in fields.items() if one is not msgspec.UNSET}

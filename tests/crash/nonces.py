@@ -92,7 +92,7 @@ def count_nonces(root: Path, messages: int, seed: int) -> Counted:
                     purged += 1
                 case _:
                     pass
-            if partition.log.segment_count > 20:
+            if partition.log.written.segment_count > 20:
                 partition.delete_oldest(10)
         for log in Path(partition.directory).glob("*.log"):
             assert _stored_nonces(log.read_bytes()) <= notes.different

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.protocol.errors import BrokerError
+from borzoi.protocol.errors import BrokerError, CannotReadFile
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy, StrategyKind
 from tests.broker import BrokerProcess
 from tests.shard_wires import TWO_SHARDS, one_per_shard
@@ -84,8 +84,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     broker.start()
     wire = Wire(broker)
     wire.ask(CreateStream("t"))
-    wire.ask(topic_of("t", PARTITIONS + 4))
-    for partition in range(PARTITIONS + 4):
+    wire.ask(topic_of("t", PARTITIONS + 5))
+    for partition in range(PARTITIONS + 5):
         for _ in range(COUNT):
             assert wire.send("t", partition, PAYLOAD) == 0
     wire.close()
@@ -164,3 +164,26 @@ def test_lost_indexes_are_there_again_after_a_start(broker: BrokerProcess) -> No
     wire = Wire(broker)
     for partition in (PARTITIONS + 2, PARTITIONS + 3):
         assert read_all(wire, partition) == list(range(COUNT))
+
+
+def test_a_directory_that_the_system_cannot_read_fails_polls_and_ends_no_worker(
+    broker: BrokerProcess,
+) -> None:
+    """It is neither there nor missing: a file lies in its place for a while."""
+    partition = PARTITIONS + 4
+    directory = index_of(broker, partition, 0).parent
+    aside = directory.with_suffix(".aside")
+    workers = broker.workers()
+    directory.rename(aside)
+    directory.touch()
+    with one_per_shard(broker) as wires:
+        for wire in wires:
+            for strategy in (PollingStrategy(StrategyKind.OFFSET, 0), NEXT):
+                with pytest.raises(CannotReadFile):
+                    wire.poll("t", partition, strategy, 1)
+        directory.unlink()
+        aside.rename(directory)
+        for wire in wires:
+            assert read_all(wire, partition) == list(range(COUNT))
+    assert broker.workers() == workers
+    assert "cannot be read, its polls fail until it can" in broker.output()

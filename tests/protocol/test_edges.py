@@ -3,10 +3,13 @@
 import struct
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
 
 from borzoi.protocol.bare_headers import bare_headers, key_text, keyed_headers
 from borzoi.protocol.edge_layouts import (
@@ -17,9 +20,11 @@ from borzoi.protocol.edge_layouts import (
     RECORD_SIZE_MAX,
     EdgeLayout,
 )
-from borzoi.protocol.edges import BARE_KEYS_FORM, CONSENSUS_FORM, HYBRID_FORM, OLD_FORM
+from borzoi.protocol.edges import BARE_KEYS_FORM, CONSENSUS_FORM, HYBRID_FORM, OLD_FORM, uncut
 from borzoi.protocol.errors import (
     BrokerError,
+    CannotReadIndexPosition,
+    CannotReadMessage,
     InvalidBatchChecksum,
     InvalidCommand,
     InvalidHeaderKey,
@@ -183,7 +188,7 @@ def test_a_consensus_send_to_a_known_place(edges: Any) -> None:
             continue
         assert found[0] is route
         assert found[1] == 2
-        assert found[3] is None
+        assert len(found) == 3
         assert list(decode_messages(found[2])) == foreign.SENT_MESSAGES
     routes = {bytes(payload[: payload[0]]): route}
     for size in range(len(payload)):
@@ -275,6 +280,18 @@ def test_short_batches_cut_at_every_byte(edges: Any) -> None:
     for size in range(len(messages)):
         with pytest.raises((MissingIndex, InvalidMessagesSize)):
             edges.stored_from_short(indexes, messages[:size], 2)
+
+
+def test_the_last_position_of_a_short_batch(edges: Any) -> None:
+    indexes, messages = foreign.short_batch([Message(b"one", 1), Message(b"two", 2)])
+    changed = bytearray(indexes)
+    for position in (0, 58, 59, 1000):
+        struct.pack_into("<I", changed, 20, position)
+        if position >= 59:
+            edges.stored_from_short(memoryview(changed), messages, 2)
+            continue
+        with pytest.raises(CannotReadIndexPosition):
+            edges.stored_from_short(memoryview(changed), messages, 2)
 
 
 # Batch records.
@@ -433,9 +450,7 @@ def test_a_block_that_does_not_parse_leaves_as_no_headers(edges: Any, block: byt
 
 
 @pytest.mark.parametrize("layout", EdgeLayout)
-def test_a_message_that_leaves_its_view_is_a_fault_of_the_broker(
-    edges: Any, layout: EdgeLayout
-) -> None:
+def test_a_message_that_leaves_its_view_cannot_be_read(edges: Any, layout: EdgeLayout) -> None:
     whole = encode_messages([made(0), Message(b"payload", 2, foreign.KEYED_HEADERS, 5, 1, 9)])
     for size in range(1, len(whole)):
         if size == 67:
@@ -446,8 +461,40 @@ def test_a_message_that_leaves_its_view_is_a_fault_of_the_broker(
             partial(edges.converted_size, layout, [view]),
             partial(edges.converted_piece, layout, view, 0, 0, True),
         ):
-            with pytest.raises(AssertionError):
+            with pytest.raises(CannotReadMessage):
                 convert()
+
+
+# Views that end in the middle of a message.
+
+
+@given(
+    sizes=st.lists(st.integers(0, 90), min_size=1, max_size=6),
+    cuts=st.lists(st.integers(0, 1000), max_size=8),
+)
+def test_messages_may_be_cut_by_the_ends_of_views(sizes: list[int], cuts: list[int]) -> None:
+    messages = [
+        Message(bytes(size), number + 1, b"", 5, number, 9) for number, size in enumerate(sizes)
+    ]
+    whole = memoryview(encode_messages(messages))
+    places = sorted({min(cut, len(whole)) for cut in cuts})
+    views = [whole[a:b] for a, b in pairwise((0, *places, len(whole)))]
+    assert b"".join(uncut(views)) == whole
+    for form in (OLD_FORM, HYBRID_FORM):
+        shown = form.whole([whole], 0)
+        assert form.whole(views, 0) == shown
+        assert b"".join(form.pieces(views, 0)) == shown
+        assert form.size(views, 0) == len(shown)
+    records = CONSENSUS_FORM.whole(views, 0)
+    assert b"".join(CONSENSUS_FORM.pieces(views, 0)) == records
+    assert CONSENSUS_FORM.size(views, 0) == len(records)
+
+
+def test_a_message_whose_end_is_in_no_view_cannot_be_read() -> None:
+    whole = memoryview(encode_messages([made(0), made(1)]))
+    for cut in (1, 70, len(whole) - 1):
+        with pytest.raises(CannotReadMessage):
+            OLD_FORM.whole([whole[:cut], whole[cut:-1]], 0)
 
 
 # Pieces.
@@ -473,6 +520,24 @@ def test_pieces_are_the_whole(edges: Any, layout: EdgeLayout) -> None:
     assert len(b"".join(parts)) == edges.converted_size(layout, views)
     assert len(parts) > 3
     assert all(len(part) <= PIECE_SIZE_MAX + 256 or len(part) > 2_000_000 for part in parts)
+
+
+@pytest.mark.parametrize("layout", EdgeLayout)
+def test_where_a_piece_ends(edges: Any, layout: EdgeLayout) -> None:
+    half = PIECE_SIZE_MAX // 2
+    for size, end in ((half - 64, PIECE_SIZE_MAX), (half - 63, half)):
+        # Another timestamp: never one record with the message before.
+        view = view_of(made(0, size=half - 64), made(1, 10, size=size), made(2, 11))
+        assert edges.converted_piece(layout, view, 0, 0, True)[1] == end
+
+
+def test_only_the_last_message_of_all_is_followed_by_a_zero(edges: Any) -> None:
+    view = view_of(made(0, size=0), made(1, size=PIECE_SIZE_MAX))
+    first, end = edges.converted_piece(OLD, view, 0, 0, True)
+    assert (len(first), end) == (45, 64)
+    for is_last in (False, True):
+        empty = edges.converted_piece(OLD, view[:64], 0, 0, is_last)
+        assert empty == (first + bytes(is_last), 64)
 
 
 def test_the_forms(edges: Any) -> None:

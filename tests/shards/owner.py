@@ -17,7 +17,7 @@ from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.ports.append import OwnAppends
 from borzoi.shards.ports.reads import Reads
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.shards.reading.warm_reads import WarmReads
 from borzoi.shards.rings.requests import Done, Request
 from borzoi.storage.copy_memory import CopyMemory
@@ -89,7 +89,7 @@ class Owner:
         self.open_files = OpenFiles(self.files, 64)
         self.layout.create_skeleton(self.files)
         self.copy_memory = CopyMemory(COPIED_SIZE_MAX)
-        self.readers = Readers(
+        self.readers = PartitionReaders(
             self.board,
             self.layout,
             WindowCache(16),

@@ -53,6 +53,8 @@ class FailingFiles(Files):
     def open(self, path: Path, flags: int, mode: int = FILE_MODE) -> int:
         if flags & (os.O_RDWR | os.O_WRONLY):
             self._note("open", path)
+        else:
+            self._fail_if_named("open to read")
         fd = super().open(path, flags, mode)
         self._paths[fd] = os.fspath(path)
         self.open_count += 1
@@ -63,10 +65,17 @@ class FailingFiles(Files):
         super().close(fd)
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
-        # Fails by name only: reading changes nothing, so it is not among the calls.
-        if self._name == "pread":
-            raise OSError(self._fault, os.strerror(self._fault))
+        self._fail_if_named("pread")
         return super().pread(fd, size, position)
+
+    def listdir(self, path: Path) -> list[str]:
+        self._fail_if_named("listdir")
+        return super().listdir(path)
+
+    def _fail_if_named(self, name: str) -> None:
+        """Calls that change nothing fail by name only: they are not among the calls."""
+        if self._name == name:
+            raise OSError(self._fault, os.strerror(self._fault))
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> int:
         if self._note("write", self._paths[fd]):

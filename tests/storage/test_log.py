@@ -53,8 +53,8 @@ def test_segments_roll_one_batch_late(tmp_path: Path) -> None:
         partition.append(bytes([number]) * (1000 - 64))
     assert partition.sizes(".log") == {0: 7000, 7: 7000, 14: 7000, 21: 4000}
     assert partition.sizes(".index") == {0: 112, 7: 112, 14: 112, 21: 64}
-    assert partition.log.segment_count == 4
-    assert partition.log.size_bytes == 25_000
+    assert partition.log.written.segment_count == 4
+    assert partition.log.written.size_bytes == 25_000
     assert [payload[0] for payload in partition.read()] == list(range(25))
 
 
@@ -222,7 +222,7 @@ def test_the_oldest_segments_go_first_and_never_the_active_one(tmp_path: Path) -
     assert [segment.first_offset for segment in partition.log.sealed] == [0, 2, 4]
     assert partition.delete_oldest(2) == 2
     assert partition.sizes(".log").keys() == {4, 6}
-    assert partition.log.first_offset == 4
+    assert partition.log.written.first_offset == 4
     assert partition.read(0) == [b"4", b"5", b"6"]
     assert partition.delete_oldest(9) == 1
     assert partition.sizes(".log").keys() == {6}
@@ -230,7 +230,7 @@ def test_the_oldest_segments_go_first_and_never_the_active_one(tmp_path: Path) -
     partition.reopen()
     assert partition.log.written.first_offset == 6
     assert partition.read(0) == [b"6", b"7"]
-    assert partition.log.size_bytes == partition.log_file(6).stat().st_size
+    assert partition.log.written.size_bytes == partition.log_file(6).stat().st_size
 
 
 def test_a_purge_begins_an_empty_life(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3))
     def delete_oldest(self, count: int) -> None:
         self.partition.delete_oldest(count)
-        self.first = self.partition.log.first_offset
+        self.first = self.partition.log.written.first_offset
 
     @rule(codec=st.sampled_from(COMPRESSED), tell=st.booleans())
     def compress(self, codec: Codec, tell: bool) -> None:

@@ -107,11 +107,11 @@ def test_a_reader_follows_growth_rolls_and_deletions(tmp_path: Path) -> None:
     for number in range(40):
         partition.append(b"%04d" % number)
         assert numbers(partition.read(max(0, number - 5))) == list(
-            range(max(partition.log.first_offset, number - 5), number + 1)
+            range(max(partition.log.written.first_offset, number - 5), number + 1)
         )
         if number % 10 == 9:
             partition.delete_oldest(2)
-            first = partition.log.first_offset
+            first = partition.log.written.first_offset
             assert numbers(partition.read(0)) == list(range(first, number + 1))
 
 
@@ -238,14 +238,14 @@ def test_by_time(tmp_path: Path) -> None:
     for number, timestamp in enumerate(times):
         partition.now_us = NOW_US + timestamp
         partition.append(b"%04d" % number)
-    assert partition.log.segment_count == 5 + 1
+    assert partition.log.written.segment_count == 5 + 1
     published = partition.log.written
     for timestamp in range(65):
         expected = sum(each < timestamp for each in times)
         assert partition.reader.find_timestamp(published, NOW_US + timestamp) == expected
     assert partition.reader.find_timestamp(published, 0) == 0
     partition.delete_oldest(1)
-    first = partition.log.first_offset
+    first = partition.log.written.first_offset
     assert partition.reader.find_timestamp(partition.log.written, 0) == first
 
 

@@ -33,7 +33,7 @@ def calls_of_the_group(root: Path, *, fresh: bool) -> int:
     stage_group(partition)
     files.calls.clear()
     partition.log.write()
-    assert partition.log.segment_count >= 3
+    assert partition.log.written.segment_count >= 3
     return len(files.calls)
 
 

@@ -27,6 +27,10 @@ case "$1 $2" in
     "-m pip")
         [[ $3 == install ]] || exit 0
         echo "pip ${{@: -1}}" >>{calls}
+        [[ ${{@: -1}} == absent* ]] && exit 1
+        for ((at = 4; at < $#; at++)); do
+            [[ ${{!at}} != */clients/* ]] || mkdir -p "${{!at}}"
+        done
         bin=$(dirname "$0")
         cp {program} "$bin/borzoi" ;;
     *) echo "$*${{BORZOI_PLAIN_LOOPS:+ plainly}}" >>{calls}; echo "7 passed"; [[ ! -e {broken} ]] ;;
@@ -59,6 +63,9 @@ class Checkout:
         (self.root / "protocol").mkdir()
         for name in INSTALLED_FROM:
             (self.root / name).write_text("one")
+        self.packages = self.root / "tests/clients/packages.txt"
+        self.packages.parent.mkdir(parents=True)
+        self.packages.write_text("# package, then what it can do\n")
         self.calls_file = directory / "calls"
         self.broken = directory / "broken"
         program = directory / "program"
@@ -211,6 +218,24 @@ def test_a_machine_without_python(checkout: Checkout, tmp_path: Path) -> None:
 def test_test_with_arguments_is_only_pytest(checkout: Checkout) -> None:
     assert checkout.run("test", "tests/storage", "-q")[0] == 0
     assert checkout.calls()[2:] == [f"pip {checkout.root}[test]", "-m pytest tests/storage -q"]
+
+
+def test_clients_are_installed_once_each_in_a_directory_of_its_own(checkout: Checkout) -> None:
+    checkout.packages.write_text("# package\nsome==1.0\nabsent==2  headers\nsome==1.1  headers\n")
+    code, _, err = checkout.run("test", "x")
+    assert code == 0
+    assert checkout.calls()[3:] == [
+        "pip some==1.0",
+        "pip absent==2",
+        "pip some==1.1",
+        "-m pytest x",
+    ]
+    assert "absent==2 stays away" in err
+    installed = sorted(path.name for path in checkout.root.glob(".venv/clients/*"))
+    assert installed == ["some-1.0", "some-1.1"]
+    # What was not there is asked for again, and nothing else.
+    checkout.run("test", "x")
+    assert checkout.calls()[7:] == ["pip absent==2", "-m pytest x"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import Disconnected, FeatureUnavailable, InvalidCommand, Unauthenticated
+from borzoi.protocol.edges import OLD_FORM
+from borzoi.protocol.errors import (
+    CannotReadMessage,
+    Disconnected,
+    FeatureUnavailable,
+    InvalidCommand,
+    Unauthenticated,
+)
 from borzoi.protocol.framing import (
     OK,
     ClassicFraming,
@@ -34,7 +41,7 @@ from borzoi.router.receive import BLOCK_SIZE, ReceiveBlocks
 from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.doors.carried import SessionOfConnection
 from borzoi.shards.doors.intake import LARGE_HEAD_SIZE, REQUESTS_PER_TURN_MAX
-from borzoi.shards.doors.large_answer import PIECE_SIZE
+from borzoi.shards.doors.large_answer import PIECE_SIZE, WHOLE_SIZE_MAX
 from borzoi.shards.doors.tcp import Connection
 from borzoi.shards.faults.in_work import HEAD_SIZE_MAX as WORK_HEAD_MAX
 from borzoi.shards.faults.in_work import REQUEST, WHERE_MASK, InWork, read_in_work, user_bits
@@ -267,6 +274,7 @@ class Bench:
         self.refuses = False
         self.lost_count = 0
         self.evicted_count = 0
+        self.damage: list[CannotReadMessage] = []
         self.guard: Guard | None = None
         self.in_work = InWork()
         self.connection = Connection(self.loop.as_loop, self, receive, pool, limits, self.in_work)
@@ -285,6 +293,10 @@ class Bench:
     def evicted(self, connection: Connection) -> None:
         assert connection is self.connection
         self.evicted_count += 1
+
+    def damaged(self, connection: Connection, damage: CannotReadMessage) -> None:
+        assert connection is self.connection
+        self.damage.append(damage)
 
     def lost(self, connection: Connection) -> None:
         assert connection is self.connection
@@ -539,6 +551,20 @@ def test_a_value_that_cannot_be_encoded_leaves_the_request_in_work(bench: Bench)
         bench.connection.reply(Value(Code.PING, object()))
     assert not bench.connection.is_idle
     assert bench.transport.sent == b""
+
+
+@pytest.mark.parametrize("size", [100, WHOLE_SIZE_MAX + 1])
+def test_damaged_messages_that_are_to_be_converted_are_an_error(bench: Bench, size: int) -> None:
+    # Their lengths, which are zero, leave no message whole.
+    views = (memoryview(bytes(60)),)
+    bench.session.speak(replace(AS_IT_IS, shows=OLD_FORM))
+    bench.session.answer = lambda _code: Messages(0, 0, 1, views, size)
+    bench.deliver(encode_request(Code.POLL_MESSAGES))
+    assert bench.transport.sent == encode_response(CannotReadMessage.status)
+    assert len(bench.damage) == 1
+    bench.session.answer = lambda _code: SUCCESS
+    bench.deliver(encode_request(Code.PING))
+    assert len(bench.session.begun) == 2
 
 
 PIECES = [

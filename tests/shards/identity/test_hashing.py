@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -35,7 +36,10 @@ def test_it_hashes_off_the_loop_and_knows_a_hash_for_unknown_users() -> None:
     run(check)
 
 
-def test_the_loop_comes_first() -> None:
+@pytest.mark.parametrize("niced_by", [0, 3])
+def test_the_loop_comes_first(niced_by: int) -> None:
+    """Also in a broker that was started with a niceness of its own."""
+
     async def check(hashing: Hashing) -> None:
         here = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
         there = await hashing._run(
@@ -43,7 +47,14 @@ def test_the_loop_comes_first() -> None:
         )
         assert there == min(19, here + NICENESS)
 
-    run(check)
+    def niced() -> None:
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + niced_by)
+        run(check)
+
+    # A thread of its own: what is nice stays so.
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(niced).result()
 
 
 def test_askers_take_turns() -> None:

@@ -1,12 +1,18 @@
 """The read port without a session: what a poll returns, how often it reads, what it commits."""
 
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from borzoi.protocol.errors import CannotReadMessage, InvalidMessageChecksum, PartitionNotFound
+from borzoi.protocol.errors import (
+    CannotReadFile,
+    CannotReadMessage,
+    InvalidMessageChecksum,
+    PartitionNotFound,
+)
 from borzoi.protocol.identifiers import ConsumerKind, StrategyKind
 from borzoi.protocol.index_entry import INDEX_ENTRY_SIZE
 from borzoi.protocol.message import decode_messages
@@ -16,13 +22,14 @@ from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.ports.reads import Reads
 from borzoi.shards.ports.requests import ResolvePoll
-from borzoi.shards.reading.readers import HEALS_MAX, Readers
+from borzoi.shards.reading.readers import HEALS_MAX, PartitionReaders
 from borzoi.shards.reading.warm_reads import WarmReads
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import Done, Request
 from borzoi.storage.birth import write_birth
 from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.encrypted import Encryption, Opened, SegmentCipher
+from borzoi.storage.hot_range import HotRange
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.outcome import Slices
 from borzoi.storage.plain_blocks import PlainBlocks
@@ -310,7 +317,7 @@ class Asking:
         self._other = owner
         self.peer = OtherOwner(owner)
         memory = CopyMemory(copied_size_max)
-        self.readers = Readers(
+        self.readers = PartitionReaders(
             owner.board,
             owner.layout,
             WindowCache(16),
@@ -423,3 +430,47 @@ def test_a_purge_that_the_board_does_not_show_yet_leaves_nothing_to_return(
 
     asking.peer.before_answer = purge
     assert asking.ask(NEXT_TWO) == (0, 4, [])
+
+
+@pytest.mark.parametrize("call", ["open to read", "pread", "listdir"])
+@pytest.mark.parametrize("strategy", [StrategyKind.OFFSET, StrategyKind.TIMESTAMP])
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_read_that_the_kernel_refuses_is_answered_and_logged(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    call: str,
+    strategy: StrategyKind,
+    commit: bool,
+) -> None:
+    owner = Owner(tmp_path, Durability.WRITTEN)
+    owner.send(*FIVE)
+    owner.loop.settle()
+    poll = poll_of(strategy, commit=commit)
+    owner.files.fail(call, errno.EMFILE)
+    for _ in range(2):
+        assert ask(owner.reads, poll, owner).status == CannotReadFile.status
+    owner.files.repair()
+    assert owner.partition.offsets.get(ConsumerKind.CONSUMER, CONSUMER) is None
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert f"partition {TARGET} cannot be read" in line
+    assert "Too many open files" in line
+    assert ask(owner.reads, poll, owner).payloads == FIVE
+    owner.close()
+
+
+def test_a_warm_read_that_the_kernel_refuses_takes_the_longer_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = Owner(tmp_path, Durability.WRITTEN)
+    owner.send(*FIVE)
+    owner.loop.settle()
+    first = poll_of(StrategyKind.OFFSET, 0, 1)
+    assert ask(owner.reads, first, owner).payloads == FIVE[:1]
+
+    def refused(_self: HotRange, _start: int, _end: int, _end_position: int) -> bool:
+        raise OSError(errno.EAGAIN, "mincore")
+
+    monkeypatch.setattr(HotRange, "is_warm", refused)
+    second = poll_of(StrategyKind.OFFSET, 1, 1)
+    assert ask(owner.reads, second, owner).payloads == FIVE[1:2]
+    owner.close()

@@ -1,0 +1,1 @@
+"""A broker and clients of the consensus generation, byte by byte."""
