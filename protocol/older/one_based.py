@@ -7,7 +7,7 @@ chosen by clients and are the same for all.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from borzoi.protocol.errors import InvalidIdentifier
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, Identifier
@@ -103,10 +103,3 @@ ONE_BASED: Final[Mapping[Kind, Kind]] = {
     PERMISSIONS: Kind(_read_permissions, _pack_permissions, PERMISSIONS.size_min),
     described(user_or_none): OPTIONAL_ID,
 }
-
-
-def described_kind(annotation: Any) -> Kind:
-    """The kind that an annotation names."""
-    kind = described(annotation)
-    assert isinstance(kind, Kind), f"{annotation} is no kind"
-    return kind
