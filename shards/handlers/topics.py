@@ -63,7 +63,7 @@ async def create_topic(services: Services, caller: Caller, command: CreateTopic)
     state = services.metadata.refresh()
     stream = state.stream(command.stream)
     require(state, caller.user, Code.CREATE_TOPIC, stream.id)
-    change = await services.metadata.change(command, caller.user)
+    change = await services.metadata.change(command, caller.user, caller.request)
     topic = services.metadata.state.topic(stream.id, change.new_id)
     _tell_if_ignored(services, topic, command)
     return services.describer.new_topic(topic, caller.knows_all_codecs)
@@ -120,7 +120,7 @@ async def _change(
     stream = state.stream(command.stream)
     topic = stream.topic(command.topic)
     require(state, caller.user, code, stream.id, topic.id)
-    await services.metadata.change(command, caller.user)
+    await services.metadata.change(command, caller.user, caller.request)
 
 
 def _tell_if_ignored(services: Services, topic: Topic, command: CreateTopic | UpdateTopic) -> None:
