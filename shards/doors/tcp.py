@@ -19,9 +19,9 @@ a longer one no end is waited for: our side of the connection is shut at once an
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, cast
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import CannotReadMessage, FeatureUnavailable
@@ -38,14 +38,11 @@ from borzoi.shards.doors.intake import Intake
 from borzoi.shards.doors.large_answer import WHOLE_SIZE_MAX, LargeAnswer
 from borzoi.shards.faults.in_work import NOTHING, REQUEST, InWork, user_bits
 from borzoi.shards.faults.poison import Guard
-from borzoi.shards.serving.reply import Messages, Reply, Status, Value
+from borzoi.shards.serving.numbered import CarryOut
+from borzoi.shards.serving.reply import Messages, Payload, Reply, Status, Value
 
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
 REFUSED: Final = Status(FeatureUnavailable.status)
-
-
-CarryOut: TypeAlias = Callable[[int, memoryview, Buffer | None, int], None]
-"""Takes a request: code, payload, the buffer it lies in, where it begins there."""
 
 
 class Connections(Protocol):
@@ -105,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.transport: asyncio.Transport | None = None
         self._session: SessionOfConnection
-        self._carry_out: CarryOut  # Session.begin, or a guard before it
+        self._carry_out: CarryOut  # that of the session, or a guard before it
         self.is_busy = False  # a request is in work
         self._request_buffer: Buffer | None = None
         self._patience = Patience(limits, loop.time())
@@ -269,7 +266,9 @@ class Connection(asyncio.BufferedProtocol):
             self._user_bits = user_bits(self._session.user_id)
             # As a view: the pieces it is sent in are no copies then.
             return len(payload), (self.framing.success(len(payload)), memoryview(payload))
-        assert type(reply) is Messages, "there are three kinds of replies"
+        if type(reply) is Payload:
+            return len(reply.payload), (self.framing.success(len(reply.payload)), reply.payload)
+        assert type(reply) is Messages, "there are four kinds of replies"
         shows = self._shows
         assert shows is not None, "messages that leave as stored are not converted"
         partition_id, views = reply.partition_id, reply.views
@@ -330,6 +329,14 @@ class Connection(asyncio.BufferedProtocol):
         name = None if self.transport is None else self.transport.get_extra_info("sockname")
         return None if name is None else str(name[0])
 
+    def number(self) -> int:
+        """The number of the request that was cut last; 0: it has none."""
+        return self.framing.number()
+
+    def take_carry_out(self) -> None:
+        """Have the next request carried out as the session says now."""
+        self.guard(self._connections.guard)
+
     def let_go(self) -> socket.socket | None:
         """The socket, for another shard to serve; None unless the connection is quite idle."""
         transport = self.transport
@@ -357,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def guard(self, guard: Guard | None) -> None:
         """From the next request on, refuse what `guard` refuses; None: carry out everything."""
-        begin = self._session.begin
+        begin = self._session.carry_out
 
         def unless_refused(
             code: int, payload: memoryview, buffer: Buffer | None, start: int

@@ -74,7 +74,7 @@ async def create_consumer_group(
     stream, topic = _topic(services, command)
     require(services.metadata.state, caller.user, Code.CREATE_CONSUMER_GROUP, stream.id, topic.id)
     partitions_count = topic.partitions_count
-    change = await services.metadata.change(command, caller.user)
+    change = await services.metadata.change(command, caller.user, caller.request)
     return ConsumerGroupInfo(change.new_id, partitions_count, 0, command.name)
 
 
@@ -83,7 +83,7 @@ async def delete_consumer_group(
 ) -> None:
     """Remove a group with its members and its offsets, on every shard."""
     _group(services, caller, Code.DELETE_CONSUMER_GROUP, command)
-    await services.metadata.change(command, caller.user)
+    await services.metadata.change(command, caller.user, caller.request)
 
 
 async def join_consumer_group(

@@ -61,6 +61,7 @@ async def register(services: Services, caller: Caller, command: Register) -> Reg
     _end_memberships(services, caller)
     session = 1 + secrets.randbelow(SESSION_MAX)
     caller.bind(session)
+    await caller.number_requests()
     return Registered(user_id, session, command.protocol_version, SERVED_VERSION)
 
 

@@ -70,7 +70,7 @@ async def create_topic(services: Services, caller: Caller, command: CreateTopic)
     state = services.metadata.refresh()
     stream = state.stream(command.stream)
     require(state, caller.user, Code.CREATE_TOPIC, stream.id)
-    change = await services.metadata.change(command, caller.user)
+    change = await services.metadata.change(command, caller.user, caller.request)
     topic = services.metadata.state.topic(stream.id, change.new_id)
     _tell_if_ignored(services, topic, command)
     return services.describer.new_topic(topic, caller.knows_all_codecs)
@@ -125,7 +125,7 @@ async def delete_segments(services: Services, caller: Caller, command: DeleteSeg
 
 async def _change(services: Services, caller: Caller, code: Code, command: TopicChange) -> None:
     _changeable(services, caller, code, command)
-    await services.metadata.change(command, caller.user)
+    await services.metadata.change(command, caller.user, caller.request)
 
 
 def _changeable(services: Services, caller: Caller, code: Code, command: TopicChange) -> Topic:

@@ -41,6 +41,11 @@ class Stored(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
         """Change the state and note what is left to others. `effects` has the entry's index."""
         raise NotImplementedError
 
+    @property
+    def new_id(self) -> int:
+        """The id that the entry has given out, 0 if none."""
+        return 0
+
 
 class OfStream(Stored, frozen=True):
     """An entry about a stream."""
@@ -70,6 +75,10 @@ class StreamCreated(OfStream, frozen=True, tag="stream_created"):
         _take(state.stream_ids, self.stream_id, self.is_chosen)
         _name(state.stream_names, self.name, self.stream_id)
         state.streams[self.stream_id] = Stream(self.stream_id, self.name, timestamp)
+
+    @property
+    def new_id(self) -> int:
+        return self.stream_id
 
 
 class StreamUpdated(OfStream, frozen=True, tag="stream_updated"):
@@ -134,6 +143,10 @@ class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
         if self.partitions_count > 0:
             _add_run(state, topic, self.partitions_count, timestamp, effects.index)
         stream.topics[self.topic_id] = topic
+
+    @property
+    def new_id(self) -> int:
+        return self.topic_id
 
 
 class TopicUpdated(OfTopic, frozen=True, tag="topic_updated"):
@@ -224,6 +237,10 @@ class GroupCreated(OfTopic, frozen=True, tag="group_created"):
         _name(topic.group_names, self.name, self.group_id)
         topic.groups[self.group_id] = Group(self.group_id, self.name, timestamp, effects.index)
 
+    @property
+    def new_id(self) -> int:
+        return self.group_id
+
 
 class GroupDeleted(OfTopic, frozen=True, tag="group_deleted"):
     """The consumer group and its offsets are gone."""
@@ -257,6 +274,10 @@ class UserCreated(OfUser, frozen=True, tag="user_created"):
             created_at=timestamp,
             permissions=permissions_of(self.permissions),
         )
+
+    @property
+    def new_id(self) -> int:
+        return self.user_id
 
 
 class UserUpdated(OfUser, frozen=True, tag="user_updated"):

@@ -31,6 +31,14 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.identifiers import Identifier
 from borzoi.protocol.permissions import Permissions
+from borzoi.shards.metadata.requests import (
+    LastRequests,
+    Made,
+    RequestKey,
+    find_made,
+    forget_made,
+    remember_made,
+)
 from borzoi.shards.metadata.slots import IdPool, SlotRanges
 
 ROOT_USER_ID: Final = 0
@@ -210,6 +218,8 @@ class State(msgspec.Struct):
     user_ids: IdPool = msgspec.field(default_factory=IdPool)
     token_owners: dict[str, TokenOwner] = {}
     slots: SlotRanges = msgspec.field(default_factory=SlotRanges)
+    # Not there until a client has numbered a change: files without one are as they always were.
+    requests: LastRequests | msgspec.UnsetType = msgspec.UNSET
 
     def find_stream(self, identifier: Identifier) -> Stream | None:
         """The stream of that id or name, None if there is none."""
@@ -245,6 +255,23 @@ class State(msgspec.Struct):
         if user is None:
             raise ResourceNotFound(f"there is no user {identifier!r}")
         return user
+
+    def made_by(self, user_id: int, request: RequestKey) -> Made | None:
+        """What a numbered request of a user has made; None if it made nothing, as far as known."""
+        if isinstance(self.requests, msgspec.UnsetType):
+            return None
+        return find_made(self.requests, user_id, request)
+
+    def remember_request(self, user_id: int, request: RequestKey, entry: int, new_id: int) -> None:
+        """A numbered request has made this."""
+        if isinstance(self.requests, msgspec.UnsetType):
+            self.requests = {}
+        remember_made(self.requests, user_id, request, entry, new_id)
+
+    def forget_requests(self, user_id: int) -> None:
+        """The user is gone."""
+        if not isinstance(self.requests, msgspec.UnsetType):
+            forget_made(self.requests, user_id)
 
     def find_token(self, hash: str) -> tuple[User, Token] | None:
         """Whose token that is. It may have expired: ask it."""

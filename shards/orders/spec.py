@@ -73,6 +73,9 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     board_slots: int
     channel_fd: int
     board_fd: int
+    # Numbered requests; of one shard so many clients are remembered.
+    requests_fd: int
+    requests_entries: int
     clean_stop_fd: int
     control_fds: tuple[int, ...]
     arena_fds: tuple[int, ...]
@@ -83,18 +86,25 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def fds(self) -> tuple[int, ...]:
         """Every descriptor the worker is given."""
-        single = (self.channel_fd, self.board_fd, self.clean_stop_fd, self.trace_fd)
+        single = (
+            self.channel_fd,
+            self.board_fd,
+            self.requests_fd,
+            self.clean_stop_fd,
+            self.trace_fd,
+        )
         return (*single, *self.control_fds, *self.arena_fds, *self.wake_fds)
 
     def renumbered(self, fds: Sequence[int]) -> "WorkerSpec":
         """The same with the descriptors `fds`, which are in the order of fds()."""
         assert len(fds) == len(self.fds()), "a descriptor is missing"
-        channel_fd, board_fd, clean_stop_fd, trace_fd, *rest = fds
+        channel_fd, board_fd, requests_fd, clean_stop_fd, trace_fd, *rest = fds
         count = self.shard_count
         return msgspec.structs.replace(
             self,
             channel_fd=channel_fd,
             board_fd=board_fd,
+            requests_fd=requests_fd,
             clean_stop_fd=clean_stop_fd,
             trace_fd=trace_fd,
             control_fds=tuple(rest[:count]),

@@ -38,6 +38,7 @@ from borzoi.shards.identity.hashing import Hashing, hashing_thread
 from borzoi.shards.identity.heartbeats import Heartbeats
 from borzoi.shards.identity.login_failures import LoginFailures
 from borzoi.shards.identity.logins import Logins, failure_limits
+from borzoi.shards.identity.request_numbers import RequestNumbers
 from borzoi.shards.identity.root_account import forget_root_password
 from borzoi.shards.identity.token_cleaner import TokenCleaner
 from borzoi.shards.loop.clock import BrokerClock
@@ -63,6 +64,7 @@ from borzoi.shards.orders.migration import Migration
 from borzoi.shards.orders.spec import WorkerSpec
 from borzoi.shards.partitions.large_batches import LargeBatches
 from borzoi.shards.ports.append import Appends
+from borzoi.shards.ports.doubtful_sends import DoubtfulSends
 from borzoi.shards.ports.owners import Owners, PartitionOwners
 from borzoi.shards.ports.partitioning import Sends
 from borzoi.shards.ports.reads import Reads
@@ -181,6 +183,7 @@ class Shard:
             self.coordinator,
         )
         self._logins = self._new_logins()
+        self._numbers = RequestNumbers(memory.requests, peers)
         self._caches = Caches(storage.readers, gather)
         self._upkeep = Upkeep(spec.shard, self._upkeep_stats, gather)
         figures = Figures(spec.shard, self._own_figures, gather, tasks)
@@ -194,6 +197,7 @@ class Shard:
             self.writing,
             self._clients,
             self._logins,
+            self._numbers,
             self.groups,
             self._caches,
             storage.readers,
@@ -288,11 +292,13 @@ class Shard:
             cluster=self.cluster,
             compression=config.system.compression,
             describer=self._describer,
+            doubtful_sends=DoubtfulSends(self._owners, storage.readers, storage.durability),
             durability=storage.durability,
             groups=self.groups,
             logins=self._logins,
             metadata=self.metadata,
             migration=Migration(self._peers, config.tcp.socket_migration, self._supervisor.tell),
+            numbers=self._numbers,
             owners=self._owners,
             reads=self._reads,
             sends=self._sends,

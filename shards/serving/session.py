@@ -37,13 +37,17 @@ from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.buffer import Buffer
+from borzoi.router.request_entry import ClientKey
 from borzoi.shards.groups.share import Turns
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.identity.origins import host_of, origin_of
+from borzoi.shards.identity.request_numbers import Held
+from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.orders.spec import SessionState
 from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.rings.peers import ABANDONED
+from borzoi.shards.serving.numbered import CarryOut, Numbered, NumberedSending
 from borzoi.shards.serving.poll import Polling
 from borzoi.shards.serving.reply import UNKNOWN_OUTCOME, Reply, Status, Value
 from borzoi.shards.serving.send import Sending
@@ -101,6 +105,12 @@ class Link(Protocol):
     def local_host(self) -> str | None:
         """The address of this machine that the client has reached; None if that is unknown."""
 
+    def number(self) -> int:
+        """The number of the request in work; 0: it has none."""
+
+    def take_carry_out(self) -> None:
+        """Have the next request carried out by what `carry_out` is now."""
+
     def let_go(self) -> socket.socket | None:
         """The socket, if this is a plain TCP connection with nothing in work."""
 
@@ -122,6 +132,9 @@ class Session:
         self.generation: Generation = UNDECIDED
         self.knows_all_codecs = False
         self.turns = Turns()
+        self.request: RequestKey | None = None
+        self.carry_out: CarryOut = self.begin
+        self._numbered: Numbered | None = None
         self._has_moved = False
         # Connecting is the first sign of life.
         self.last_heartbeat = time.monotonic()
@@ -147,6 +160,7 @@ class Session:
         session.turns = Turns(state.seats)
         session.last_heartbeat = state.last_heartbeat
         session._may_move = False
+        session._go_on_with_numbers()
         return session
 
     def settle_in(self, state: SessionState) -> None:
@@ -162,6 +176,52 @@ class Session:
     def bind(self, session: int) -> None:
         """The login in work has got this session number; 0: the session ends with this request."""
         self._link.bind(session)
+        if not session:
+            self._forget_numbers()
+
+    async def number_requests(self) -> None:
+        """The login in work is of a client that numbers its requests: go on where it was."""
+        self._forget_numbers()
+        key = self._client_key()
+        if key is None:
+            return
+        held = await self._services.numbers.take(key)
+        if held is not None and self.is_open:
+            self._number_from(held)
+            self._link.take_carry_out()
+        elif held is not None:
+            held.give_up()
+        else:
+            LOG.warning("client %d: no room to remember its requests", self.client_id)
+
+    def _go_on_with_numbers(self) -> None:
+        """The session was numbered where it comes from, and has let go of its memory there."""
+        key = self._client_key()
+        held = None if key is None else self._services.numbers.take_free(key)
+        if held is not None:
+            self._number_from(held)
+
+    def _client_key(self) -> ClientKey | None:
+        """The client as the request memory knows it; None if it has no id, or no user."""
+        client = int.from_bytes(self._link.bound().client, "little")
+        users = self._services.metadata.refresh().users
+        user = None if self.user_id is None else users.get(self.user_id)
+        return None if user is None or not client else ClientKey(user.id, user.created_at, client)
+
+    def _number_from(self, held: Held) -> None:
+        link = self._link
+        self._numbered = numbered = Numbered(self._services, self, link.number, link.reply, held)
+        self._sending = NumberedSending(self._services, self, numbered)
+        self.reply, self.carry_out = numbered.reply, numbered.begin
+
+    def _forget_numbers(self) -> None:
+        """The requests of this session have no numbers, or others than so far."""
+        if self._numbered is not None:
+            self._numbered.give_up()
+            self._numbered = None
+            self._sending = Sending(self._services, self)
+            self.reply, self.carry_out = self._link.reply, self.begin
+            self._link.take_carry_out()
 
     @property
     def local_host(self) -> str | None:
@@ -225,6 +285,8 @@ class Session:
     def closed(self) -> None:
         """The client is gone; what it has in work ends without an answer."""
         self.is_open = False
+        if self._numbered is not None:
+            self._numbered.give_up()
         if not self._has_moved:
             self._services.groups.client_gone(self.client_id)
 

@@ -214,6 +214,7 @@ class ScriptedSession:
         self.begun: list[Begun] = []
         self.waiting: tuple[int, memoryview, bytes] | None = None
         self.was_closed = False
+        self.carry_out = self.begin
 
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
         assert self.waiting is None, "one request at a time"
