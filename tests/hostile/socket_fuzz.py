@@ -131,7 +131,7 @@ def conversation(dialect: Dialect, first: int, count: int) -> Iterator[Mutant]:
 def run_of_polls(dialect: Dialect, chance: random.Random) -> list[Mutant]:
     """Polls of one place, the first two of which make it a known one."""
     stream = chance.choice(("orders", "orders", "events", STREAM))
-    partition = chance.choice((0, 0, 0, 1, 2**32 - 1))
+    partition = chance.choice((0, 0, 0, 1, 2**32 - 2))
     wanted = [(StrategyKind.OFFSET, 0, 1, False)] * 2
     for _ in range(POLLS_IN_A_RUN):
         kind = chance.choice((StrategyKind.OFFSET, *StrategyKind))
@@ -153,8 +153,9 @@ def hold(
 ) -> None:
     """One conversation from beginning to end, with a login if there is a helper."""
     chance = random.Random(~first)
-    said = list(conversation(dialect, first, FRAMES_PER_CONVERSATION))
+    said: list[Mutant] = []
     try:
+        said += conversation(dialect, first, FRAMES_PER_CONVERSATION)
         if helper is not None:
             prepare(helper)
         with dialect.connect(broker, login=helper is not None) as wire:
