@@ -1,11 +1,13 @@
 """How a hostile client of each generation speaks: its connections, its mutants, its frames."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
 from borzoi.protocol.classic import CODECS
 from borzoi.protocol.codec import CommandCodec
+from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
 from borzoi.protocol.consensus import codecs as consensus
 from borzoi.protocol.consensus.operations import CODE_OF, QUERY, SEND
@@ -61,6 +63,10 @@ class Dialect:
         del wire, chance
         return mutated.frame
 
+    def is_in_step(self, wire: Wire) -> bool:
+        """Whether the next request gets the next answer."""
+        return wire.is_in_step()
+
     def decoder(self, code: int) -> Decode | None:
         return self.generation.requests.get(code)
 
@@ -104,6 +110,13 @@ class ConsensusDialect(Dialect):
         frame = wire.frame(mutated.code, mutated.payload, **changed)
         wire.number += frame[OPERATION_AT] != QUERY
         return frame
+
+    def is_in_step(self, wire: Wire) -> bool:
+        """By the client id, which each answer echoes: a mutant may have ended the session."""
+        assert isinstance(wire, ConsensusWire)
+        client = os.urandom(16)
+        wire.request(Code.PING, client=client)
+        return client in (wire.header[128:144], wire.header[160:176])
 
 
 def _code(header: bytes) -> int:

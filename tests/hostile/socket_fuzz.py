@@ -160,7 +160,7 @@ def hold(
             prepare(helper)
         with dialect.connect(broker, login=helper is not None) as wire:
             frames = [dialect.frame(wire, mutated, chance) for mutated in said]
-            statuses = _exchange(wire, frames, chance.choice(PIECES))
+            statuses = _exchange(dialect, wire, frames, chance.choice(PIECES))
             _part(wire, dialect, chance)
     except Exception as error:
         with tally.lock:
@@ -182,7 +182,7 @@ def prepare(wire: Wire) -> None:
     wire.answer()
 
 
-def _exchange(wire: Wire, frames: Sequence[bytes], piece: int) -> list[int]:
+def _exchange(dialect: Dialect, wire: Wire, frames: Sequence[bytes], piece: int) -> list[int]:
     """Send in pieces; the statuses that came back, fewer than asked for if the broker closed."""
     statuses: list[int] = []
     data = b"".join(frames)
@@ -197,7 +197,7 @@ def _exchange(wire: Wire, frames: Sequence[bytes], piece: int) -> list[int]:
             statuses.append(wire.answer().status)
     except Closed:
         return statuses
-    assert wire.is_in_step(), "an answer too many"
+    assert dialect.is_in_step(wire), "an answer too many"
     return statuses
 
 
