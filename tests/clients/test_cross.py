@@ -15,6 +15,7 @@ from tests.broker import BrokerProcess
 from tests.clients.conftest import Start
 from tests.clients.running import Connection, Outgoing, Seen
 from tests.clients.wheels import WHEELS, Wheel
+from tests.topics import make_topic
 from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
@@ -141,4 +142,19 @@ def test_packages_share_the_offset_of_a_consumer(
     for consumer, offsets in taken.items():
         assert offsets == list(range(len(offsets))), f"consumer {consumer}"
     for connection in connections:
+        connection.close()
+
+
+def test_a_connection_that_only_reads(
+    start: Start, standing_broker: BrokerProcess, name: str
+) -> None:
+    """What a connection has sent says much about its generation; this one sends nothing."""
+    with Wire(standing_broker) as wire:
+        make_topic(wire, name, name)
+        wire.append(name, name, 0, [b"one", b"two", bytes(1000)])
+    for wheel in WHEELS:
+        connection = Connection(start(wheel), standing_broker, name)
+        found = connection.poll(name)
+        assert [one.payload for one in found] == [b"one", b"two", bytes(1000)], wheel
+        assert [one.offset for one in found] == [0, 1, 2], wheel
         connection.close()
