@@ -20,7 +20,7 @@ from borzoi.router.target import Target
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.ports.owners import PartitionOwners
 from borzoi.shards.ports.requests import Flush
-from borzoi.shards.reading.readers import Readers
+from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.storage.published import Published
 
 LOOK_SIZE_MAX: Final = 64 * 1024 * 1024
@@ -48,7 +48,7 @@ class DoubtfulSends:
     def __init__(
         self,
         owners: PartitionOwners,
-        readers: Readers,
+        readers: PartitionReaders,
         durability: Durability,
         look_size_max: int = LOOK_SIZE_MAX,
         piece_size: int = PIECE_SIZE,
