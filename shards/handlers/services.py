@@ -18,7 +18,7 @@ from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.ports.append import Appends
 from borzoi.shards.ports.doubtful_sends import DoubtfulSends
 from borzoi.shards.ports.owners import PartitionOwners
-from borzoi.shards.ports.partitioning import Sends
+from borzoi.shards.ports.partitioning import SendTargets
 from borzoi.shards.ports.reads import Reads
 from borzoi.shards.reading.describe import Describer
 from borzoi.shards.settings.schema import Compression
@@ -43,7 +43,7 @@ class Services:
     numbers: RequestNumbers
     owners: PartitionOwners
     reads: Reads
-    sends: Sends
+    send_targets: SendTargets
     snapshots: Snapshots
     statistics: Statistics
     tasks: Tasks

@@ -13,7 +13,7 @@ from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.state import Stream, Topic
 
 
-class Sends:
+class SendTargets:
     """Resolves partitioning. The balanced counter is this shard's own, one step per request."""
 
     def __init__(self, metadata: MetadataService) -> None:

@@ -66,7 +66,7 @@ from borzoi.shards.partitions.large_batches import LargeBatches
 from borzoi.shards.ports.append import Appends
 from borzoi.shards.ports.doubtful_sends import DoubtfulSends
 from borzoi.shards.ports.owners import Owners, PartitionOwners
-from borzoi.shards.ports.partitioning import Sends
+from borzoi.shards.ports.partitioning import SendTargets
 from borzoi.shards.ports.reads import Reads
 from borzoi.shards.ports.requests import CheckIndex, Owned
 from borzoi.shards.reading.describe import Describer
@@ -137,7 +137,7 @@ class Shard:
         storage.partitions.on_large_batch = LargeBatches(
             loop, self.metadata, config.system.segment.size
         ).note
-        self._sends = Sends(self.metadata)
+        self._send_targets = SendTargets(self.metadata)
         self._owners = PartitionOwners(
             spec.shard,
             spec.shard_count,
@@ -301,7 +301,7 @@ class Shard:
             numbers=self._numbers,
             owners=self._owners,
             reads=self._reads,
-            sends=self._sends,
+            send_targets=self._send_targets,
             snapshots=Snapshots(
                 config,
                 storage.layout,
@@ -420,7 +420,7 @@ class Shard:
     def take_effects(self, effects: Effects) -> None:
         """Makes every part forget what is not true any more, after a change of the metadata."""
         self._storage.partitions.apply_effects(effects)
-        self._sends.forget(effects)
+        self._send_targets.forget(effects)
         self._storage.readers.forget(effects)
         self.groups.take_effects(effects)
         for client_id in self._clients.apply_effects(effects):

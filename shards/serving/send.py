@@ -119,7 +119,7 @@ class Sending:
         stream, topic, place = read_head(head)
         if place not in self._routes:
             assert self._user is not None
-            self._services.sends.topic(self._user, stream, topic)
+            self._services.send_targets.topic(self._user, stream, topic)
 
     def _forget_routes(self, payload: memoryview) -> None:
         """The metadata or the user has changed since a place was looked up."""
@@ -141,7 +141,7 @@ class Sending:
             command = timed_send(payload, services.clock.now_us())
         assert isinstance(command, SendMessages)
         assert self._user is not None
-        target = services.sends.target(self._user, command)
+        target = services.send_targets.target(self._user, command)
         owner = services.appends.owner(target)
         route = Route(
             target,

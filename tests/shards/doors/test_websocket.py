@@ -24,21 +24,18 @@ from borzoi.shards.doors.websocket import (
 )
 from borzoi.shards.serving.reply import Value
 from borzoi.shards.settings.schema import Cors, Websocket
-from tests.shards.doors.test_tcp import (
-    HIGH_WATER,
+from tests.shards.doors.arrivals import SENT, STEPS, Arrival, Sent
+from tests.shards.doors.hand_bench import (
     LIMITS,
     PARTING,
     PING,
-    SENT,
-    STEPS,
     STEPS_MAX,
     WINDOW,
-    Arrival,
     Bench,
     Memory,
-    Sent,
     new_memory,
 )
+from tests.shards.doors.hand_transport import HIGH_WATER
 from tests.websocket_frames import BINARY, CLOSE, PONG, Frame, frame, request
 from tests.websocket_frames import PING as PING_FRAME
 

@@ -97,7 +97,7 @@ def sending(owner: int) -> tuple[Sending, FakeAppends, FakeSender]:
     appends, sender = FakeAppends(owner), FakeSender()
     metadata = SimpleNamespace(published_version=[4], refresh_version=lambda: 4)
     sends = SimpleNamespace(target=lambda _user, _command: TARGET)
-    services: Any = SimpleNamespace(appends=appends, metadata=metadata, sends=sends)
+    services: Any = SimpleNamespace(appends=appends, metadata=metadata, send_targets=sends)
     return Sending(cast(Services, services), sender), appends, sender
 
 
