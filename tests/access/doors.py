@@ -14,6 +14,7 @@ from borzoi.protocol.codes import Code, LaterCode
 from borzoi.protocol.commands import Command, SendMessages
 from borzoi.protocol.commands.sessions import LoginUser, LoginWithPersonalAccessToken, Register
 from borzoi.protocol.consensus.codecs import CODECS
+from borzoi.protocol.consensus.operations import OPERATIONS, QUERY
 from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.framing import encode_request
 from borzoi.protocol.generations import CLASSIC, encode_command
@@ -94,7 +95,14 @@ class ConsensusChannel:
     def statuses(self, requests: Sequence[Request]) -> list[int]:
         commands = [CLASSIC.requests[one.code](memoryview(one.payload)) for one in requests]
         # One at a time, as its clients do: many would be more than waits before a login.
-        return [self.wire.request(*_in_consensus(one))[0] for one in commands]
+        return [self._status(one) for one in commands]
+
+    def _status(self, command: Command) -> int:
+        code, payload = _in_consensus(command)
+        status, _ = self.wire.request(code, payload)
+        if OPERATIONS.get(code, QUERY) != QUERY:
+            self.wire.number += 1
+        return status
 
     def close(self) -> None:
         self.wire.close()

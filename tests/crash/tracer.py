@@ -15,7 +15,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 TRACER_TIMEOUT_S: Final = 60.0
+LETTING_GO_S: Final = 20.0
 
 RENAMES: Final = "rename,renameat,renameat2"
 UNLINKS: Final = "unlink,unlinkat"
@@ -79,7 +82,28 @@ def _traced(
         assert "attached" in attached, attached
         yield tracer
     finally:
-        # It lets go of the process before it ends.
-        tracer.terminate()
-        tracer.wait(TRACER_TIMEOUT_S)
+        _end(tracer, pid)
         tracer.stderr.close()
+
+
+def _end(tracer: subprocess.Popen[str], pid: int) -> None:
+    """End the tracer, which lets go of the process first.
+
+    strace 6.1 can wait for ever for a process that was killed while it delayed a call of it: there
+    is nothing to let go of then.
+    """
+    tracer.terminate()
+    try:
+        tracer.wait(LETTING_GO_S)
+    except subprocess.TimeoutExpired:
+        if not _is_dead(pid):
+            raise
+        tracer.kill()
+        tracer.wait(TRACER_TIMEOUT_S)
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
