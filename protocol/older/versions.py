@@ -19,6 +19,7 @@ from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN, re
 CLASSIC: Final = "classic"
 BARE_KEYS: Final = "bare-keys"
 SDK_0_8: Final = "sdk-0.8"
+SDK_0_8_SILENT: Final = "sdk-0.8-silent"
 HYBRID: Final = "hybrid"
 OLD: Final = "old"
 OLD_TEXT: Final = "old-text"
@@ -39,8 +40,8 @@ COMPRESSIONS: Final = frozenset({1, 2})
 def name_for(version: str | None, has_pinged: bool) -> str:
     """The generation of a client that gives this version at login; None: its login has no field.
 
-    Two families say 0.8: the Rust SDK and the packages made of it, which begin with a PING, and
-    the Go SDK, whose messages are those of today.
+    Two families say 0.8: the Rust SDK and the packages made of it, which send a PING at once,
+    before the login or behind it, and the Go SDK, whose messages are those of today.
     """
     if version is None:
         return V1
@@ -66,6 +67,17 @@ def shown_without_version(code: int, payload: memoryview) -> str | None:
         return look(payload)
     except BrokerError:
         return None
+
+
+def shown_by_ping(code: int, payload: memoryview) -> str | None:
+    """Which of the families that say 0.8 a session is of, while it has asked nothing but that.
+
+    Both ask for the metadata of the cluster behind their login. A client that was given its user
+    with its address sends its first PING then; the other one some seconds later.
+    """
+    if code == Code.GET_CLUSTER_METADATA:
+        return None
+    return BARE_KEYS if code == Code.PING else shown_by_heads(code, payload) or SDK_0_8_SILENT
 
 
 def shown_by_heads(code: int, payload: memoryview) -> str | None:

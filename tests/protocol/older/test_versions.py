@@ -61,6 +61,20 @@ def test_two_families_say_0_8() -> None:
     assert shown_by_heads(Code.POLL_MESSAGES, payload_of("poll")) is None
 
 
+def test_a_ping_behind_the_login_tells_as_well() -> None:
+    """As long as nothing else was asked but the metadata of the cluster."""
+    nothing = memoryview(b"")
+    tells = GENERATIONS["sdk-0.8"].tells
+    assert tells is not None
+    assert tells(Code.GET_CLUSTER_METADATA, nothing) is None
+    assert tells(Code.PING, nothing) == "bare-keys"
+    assert tells(Code.SEND_MESSAGES, memoryview(short_send("s", 0))) == "bare-keys"
+    assert tells(Code.POLL_MESSAGES, payload_of("poll")) == "sdk-0.8-silent"
+    later = GENERATIONS["sdk-0.8-silent"].tells
+    assert later is not None
+    assert later(Code.PING, nothing) is None
+
+
 CONSUMER = Consumer(ConsumerKind.CONSUMER, 1)
 GROUP = Consumer(ConsumerKind.GROUP, "readers")
 NEXT = PollingStrategy(StrategyKind.NEXT)
