@@ -179,12 +179,12 @@ def first_generation(present: memoryview) -> Generation:
     return CONSENSUS if may_begin(present) else CLASSIC
 
 
-def generation_for(version: str | None, has_pinged: bool) -> Generation:
-    """The generation of a client that gives this version at login; None: its login has no field.
+def generation_for(version: str | None, context: str, has_pinged: bool) -> Generation:
+    """The generation of a client that logs in with these texts; None: its login has no field.
 
     Where two families have one version, only those of one begin with a PING, here or later.
     """
-    return GENERATIONS[versions.name_for(version, has_pinged)]
+    return GENERATIONS[versions.name_for(version, context, has_pinged)]
 
 
 def code_of(command: Command) -> Code:

@@ -27,17 +27,20 @@ V1: Final = "v1"
 V1_TEXT: Final = "v1-text"
 V1_SHORT: Final = "v1-short"
 
-FIRST_CLASSIC: Final = (0, 9)
+FIRST_CLASSIC: Final = (0, 8, 3)
 FIRST_BARE_KEYS: Final = (0, 8)
 FIRST_HYBRID: Final = (0, 7)
 FIRST_WITHOUT_TEXT: Final = (0, 6, 60)
+
+JAVA_0_6: Final = ("0.6.30", "java-sdk")
+"""Version and context of the Java SDK 0.6.0, whose requests are those of SDK 0.8."""
 
 LENGTHS_AT: Final = 48  # of user headers and payload, in heads of 56 and 64 bytes
 CONTROL_CHARACTERS: Final = frozenset(range(32)) | {127}
 COMPRESSIONS: Final = frozenset({1, 2})
 
 
-def name_for(version: str | None, has_pinged: bool) -> str:
+def name_for(version: str | None, context: str, has_pinged: bool) -> str:
     """The generation of a client that gives this version at login; None: its login has no field.
 
     Two families say 0.8: the Rust SDK and the packages made of it, which send a PING at once,
@@ -45,6 +48,12 @@ def name_for(version: str | None, has_pinged: bool) -> str:
     """
     if version is None:
         return V1
+    if (version, context) == JAVA_0_6:
+        return BARE_KEYS
+    return _name_by_number(version, has_pinged)
+
+
+def _name_by_number(version: str, has_pinged: bool) -> str:
     try:
         numbers = tuple(map(int, version.split("-", 1)[0].split(".")))
     except ValueError:
