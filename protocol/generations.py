@@ -156,12 +156,15 @@ BARE_KEYS: Final = replace(
     shows=BARE_KEYS_FORM,
     tells=versions.shown_by_heads,
 )
-SDK_0_8: Final = replace(CLASSIC, name=versions.SDK_0_8, tells=versions.shown_by_heads)
+SDK_0_8: Final = replace(CLASSIC, name=versions.SDK_0_8, tells=versions.shown_by_ping)
+SDK_0_8_SILENT: Final = replace(
+    CLASSIC, name=versions.SDK_0_8_SILENT, tells=versions.shown_by_heads
+)
 
 GENERATIONS: Final[Mapping[str, Generation]] = {
     one.name: one
     for one in (
-        *(UNDECIDED, CLASSIC, CONSENSUS, SDK_0_8, BARE_KEYS, HYBRID),
+        *(UNDECIDED, CLASSIC, CONSENSUS, SDK_0_8, SDK_0_8_SILENT, BARE_KEYS, HYBRID),
         *(OLD, OLD_TEXT, V1, V1_TEXT, V1_SHORT),
     )
 }
@@ -176,12 +179,12 @@ def first_generation(present: memoryview) -> Generation:
     return CONSENSUS if may_begin(present) else CLASSIC
 
 
-def generation_for(version: str | None, has_pinged: bool) -> Generation:
-    """The generation of a client that gives this version at login; None: its login has no field.
+def generation_for(version: str | None, context: str, has_pinged: bool) -> Generation:
+    """The generation of a client that logs in with these texts; None: its login has no field.
 
-    Where two families have one version, only those of one begin with a PING.
+    Where two families have one version, only those of one begin with a PING, here or later.
     """
-    return GENERATIONS[versions.name_for(version, has_pinged)]
+    return GENERATIONS[versions.name_for(version, context, has_pinged)]
 
 
 def code_of(command: Command) -> Code:

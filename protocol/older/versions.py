@@ -19,6 +19,7 @@ from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN, re
 CLASSIC: Final = "classic"
 BARE_KEYS: Final = "bare-keys"
 SDK_0_8: Final = "sdk-0.8"
+SDK_0_8_SILENT: Final = "sdk-0.8-silent"
 HYBRID: Final = "hybrid"
 OLD: Final = "old"
 OLD_TEXT: Final = "old-text"
@@ -26,24 +27,33 @@ V1: Final = "v1"
 V1_TEXT: Final = "v1-text"
 V1_SHORT: Final = "v1-short"
 
-FIRST_CLASSIC: Final = (0, 9)
+FIRST_CLASSIC: Final = (0, 8, 3)
 FIRST_BARE_KEYS: Final = (0, 8)
 FIRST_HYBRID: Final = (0, 7)
 FIRST_WITHOUT_TEXT: Final = (0, 6, 60)
+
+JAVA_0_6: Final = ("0.6.30", "java-sdk")
+"""Version and context of the Java SDK 0.6.0, whose requests are those of SDK 0.8."""
 
 LENGTHS_AT: Final = 48  # of user headers and payload, in heads of 56 and 64 bytes
 CONTROL_CHARACTERS: Final = frozenset(range(32)) | {127}
 COMPRESSIONS: Final = frozenset({1, 2})
 
 
-def name_for(version: str | None, has_pinged: bool) -> str:
+def name_for(version: str | None, context: str, has_pinged: bool) -> str:
     """The generation of a client that gives this version at login; None: its login has no field.
 
-    Two families say 0.8: the Rust SDK and the packages made of it, which begin with a PING, and
-    the Go SDK, whose messages are those of today.
+    Two families say 0.8: the Rust SDK and the packages made of it, which send a PING at once,
+    before the login or behind it, and the Go SDK, whose messages are those of today.
     """
     if version is None:
         return V1
+    if (version, context) == JAVA_0_6:
+        return BARE_KEYS
+    return _name_by_number(version, has_pinged)
+
+
+def _name_by_number(version: str, has_pinged: bool) -> str:
     try:
         numbers = tuple(map(int, version.split("-", 1)[0].split(".")))
     except ValueError:
@@ -66,6 +76,17 @@ def shown_without_version(code: int, payload: memoryview) -> str | None:
         return look(payload)
     except BrokerError:
         return None
+
+
+def shown_by_ping(code: int, payload: memoryview) -> str | None:
+    """Which of the families that say 0.8 a session is of, while it has asked nothing but that.
+
+    Both ask for the metadata of the cluster behind their login. A client that was given its user
+    with its address sends its first PING then; the other one some seconds later.
+    """
+    if code == Code.GET_CLUSTER_METADATA:
+        return None
+    return BARE_KEYS if code == Code.PING else shown_by_heads(code, payload) or SDK_0_8_SILENT
 
 
 def shown_by_heads(code: int, payload: memoryview) -> str | None:

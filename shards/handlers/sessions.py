@@ -33,7 +33,7 @@ async def login_user(services: Services, caller: Caller, command: LoginUser) -> 
 
     The version counts in any case: it tells in which form the client reads an error, too.
     """
-    caller.speak(generation_for(command.version, caller.has_pinged))
+    caller.speak(generation_for(command.version, command.context, caller.has_pinged))
     user_id = await services.logins.check(command.username, command.password, who_asks(caller))
     return _become(services, caller, user_id, command.context)
 

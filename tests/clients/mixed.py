@@ -3,8 +3,9 @@
     python -m tests.clients.mixed --minutes 10 [--seed N]
 
 Eight producers and eight consumers, each a connection of the next package in the list, on eight
-partitions of both shards. A package that logs in by itself does so after a death, another is
-logged in by its application. What must hold afterwards:
+partitions of both shards. A package that is ambiguous after a death (wheels.py) only sends. One
+that logs in by itself does so after a death, another is logged in by its application.
+What must hold afterwards:
 
     nothing acknowledged is lost, and of each producer and partition the order is kept
     nothing lies twice, except what a package repeated by itself when its connection ended
@@ -21,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -43,6 +45,7 @@ POLL_COUNT: Final = 200
 PAUSE_S: Final = 0.01
 """Between two requests of a connection: the machine is for the broker, too."""
 
+SERVED_TIMEOUT_S: Final = 60.0
 KILLS_PER_ROUND: Final = 3
 KILL_AFTER_S: Final = (1.5, 2.0)
 """After the one before. A shard is killed every second time: it counts as healthy by then."""
@@ -78,6 +81,7 @@ class Producer(Worker):
         self.book = ProducerBook(name)
         self.wheel = connection.running.wheel
         self.confirmed: list[tuple[Batch, int]] = []
+        self.refused = ""  # what was raised last
         self.ready = Event()
         """Set by an acknowledged batch; cleared by those who want to see the next one."""
         self._connection = connection
@@ -91,7 +95,8 @@ class Producer(Worker):
             messages = [Outgoing(payload.decode()) for payload in payloads]
             try:
                 answers = self._connection.send(self._topic, partition, *messages)
-            except Refused:
+            except Refused as error:
+                self.refused = str(error)
                 self.book.end(batch, Outcome.UNKNOWN)
                 self._connection.recover()
                 continue
@@ -111,6 +116,8 @@ class Consumer(Worker):
     ) -> None:
         super().__init__(name)
         self.seen: dict[tuple[int, int], bytes] = {}
+        self.wheel = connection.running.wheel
+        self.refused = ""
         self.ready = Event()
         self._connection = connection
         self._topic = topic
@@ -121,7 +128,8 @@ class Consumer(Worker):
             for partition in self._next:
                 try:
                     self._look(partition)
-                except Refused:
+                except Refused as error:
+                    self.refused = str(error)
                     self._connection.recover()
                 time.sleep(PAUSE_S)
 
@@ -150,9 +158,12 @@ class Round:
         self._random = random.Random(f"{summary.seed}/{summary.rounds}")
         self.topic = f"mixed-{summary.rounds}"
         wheels = list(running)
+        readers = [wheel for wheel in wheels if not wheel.can("ambiguous")]
         self._connections = [
-            Connection(running[wheels[number % len(wheels)]], broker, f"{self.topic}-{number}")
-            for number in range(PRODUCERS + CONSUMERS)
+            Connection(running[wheel], broker, f"{self.topic}-{number}")
+            for number, wheel in enumerate(
+                [*islice(cycle(wheels), PRODUCERS), *islice(cycle(readers), CONSUMERS)]
+            )
         ]
         self._connections[0].new_topic(self.topic, PARTITIONS)
         self.producers = [
@@ -193,14 +204,15 @@ class Round:
         self._summary.kills += 1
 
     def _wait_served(self) -> None:
-        """Until each of them has had a good answer from now on."""
+        """Until each of them has had a good answer from now on; a failure is raised at the end."""
         for worker in self._workers:
             worker.ready.clear()
-        wait_for(
-            lambda: all(
-                worker.ready.is_set() or worker.failure is not None for worker in self._workers
-            )
-        )
+        deadline = time.monotonic() + SERVED_TIMEOUT_S
+        for worker in self._workers:
+            while not worker.ready.wait(0.05) and worker.failure is None:
+                assert time.monotonic() < deadline, (
+                    f"{worker.name} of {worker.wheel} is not served again: {worker.refused}"
+                )
 
     def _compare(self) -> None:
         with connect(self._broker) as wire:

@@ -3,6 +3,7 @@
 Behind a package stands what its interface can do, so that a scenario knows at once which packages
 it is for; test_connections.py compares that with the package itself.
 
+    ambiguous      when it dials again its bytes are those of the Go SDK until it sends something
     bytes          payloads of any bytes; without it only text
     confirmations  a send tells partition and offset, and is never repeated by the package itself
     groups         consumer groups
@@ -20,7 +21,7 @@ import pytest
 PACKAGES: Final = Path(__file__).with_name("packages.txt")
 INSTALLED: Final = Path(sys.prefix) / "clients"
 ABILITIES: Final = frozenset(
-    {"bytes", "confirmations", "groups", "headers", "partitioning", "strings"}
+    {"ambiguous", "bytes", "confirmations", "groups", "headers", "partitioning", "strings"}
 )
 
 

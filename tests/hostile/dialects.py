@@ -11,7 +11,8 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
 from borzoi.protocol.consensus import codecs as consensus
 from borzoi.protocol.consensus.operations import CODE_OF, QUERY, SEND
-from borzoi.protocol.generations import CLASSIC, CONSENSUS, Generation, code_of
+from borzoi.protocol.generations import CLASSIC, CONSENSUS, GENERATIONS, Generation, code_of
+from tests import older_wire
 from tests.broker import BrokerProcess
 from tests.consensus_wire import ConsensusWire
 from tests.hostile.consensus_mutation import (
@@ -23,8 +24,11 @@ from tests.hostile.consensus_mutation import (
     make_batch_right,
 )
 from tests.hostile.mutation import CORPUS, Mutant, mutant
+from tests.hostile.older_mutation import CORPORA
+from tests.older_wire import OlderWire
 from tests.wire import Wire
 
+NOW_US: Final = 1_700_000_000_000_000
 FOREIGN: Final = 0.02
 """So often a request names a session, a client or a number that is not its own."""
 
@@ -68,7 +72,7 @@ class Dialect:
         return wire.is_in_step()
 
     def decoder(self, code: int) -> Decode | None:
-        return self.generation.requests.get(code)
+        return decoder_of(self.generation, code)
 
 
 class ConsensusDialect(Dialect):
@@ -119,6 +123,24 @@ class ConsensusDialect(Dialect):
         return client in (wire.header[128:144], wire.header[160:176])
 
 
+class OlderDialect(Dialect):
+    """The classic framing with the payloads of another generation, once it is logged in."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(GENERATIONS[name], CORPORA[name], older_wire.DIALECTS[name].codecs)
+
+    def connect(self, broker: BrokerProcess, *, login: bool) -> Wire:
+        return OlderWire(broker, self.generation.name, login=login)
+
+
+def decoder_of(generation: Generation, code: int) -> Decode | None:
+    """What reads a request; that of a send may need the time."""
+    if generation.timed_send is not None and code == Code.SEND_MESSAGES:
+        timed_send = generation.timed_send
+        return lambda payload: timed_send(payload, NOW_US)
+    return generation.requests.get(code)
+
+
 def _code(header: bytes) -> int:
     operation = header[OPERATION_AT]
     if operation == QUERY:
@@ -127,5 +149,12 @@ def _code(header: bytes) -> int:
 
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
-    one.generation.name: one for one in (Dialect(), ConsensusDialect())
+    one.generation.name: one
+    for one in (
+        Dialect(),
+        ConsensusDialect(),
+        OlderDialect("bare-keys"),
+        OlderDialect("hybrid"),
+        OlderDialect("old"),
+    )
 }

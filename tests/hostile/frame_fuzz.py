@@ -29,6 +29,7 @@ from borzoi.protocol.framing import (
 from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation, decode_reply
 from borzoi.protocol.send_messages import SendMessages
 from borzoi.shards.admission.frames import ConnectionLimits, refusal
+from tests.hostile.dialects import decoder_of
 from tests.hostile.frames_of import FRAMES_OF
 from tests.hostile.mutation import ANSWERS, Mutant, mutant
 from tests.hostile.seeds import Seed, write_seeds
@@ -103,7 +104,7 @@ def try_bytes(data: bytes, generation: Generation = CLASSIC) -> bool:
 
 def try_payload(generation: Generation, framing: Framing, cut: Frame) -> bool:
     """Decode, stamp and show."""
-    decode = generation.requests.get(cut.code)
+    decode = decoder_of(generation, cut.code)
     if decode is None:
         return False
     try:

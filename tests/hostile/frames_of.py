@@ -5,8 +5,10 @@ from typing import Final
 
 from tests.hostile.consensus_mutation import consensus_mutant
 from tests.hostile.mutation import mutant
+from tests.hostile.older_mutation import CORPORA, older_frames
 
 FRAMES_OF: Final[Mapping[str, Callable[[int], bytes]]] = {
     "classic": lambda number: mutant(number).frame,
     "consensus-0.11": consensus_mutant,
+    **{name: older_frames(name) for name in CORPORA},
 }

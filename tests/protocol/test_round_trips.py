@@ -114,7 +114,7 @@ def test_a_damaged_frame_gives_a_broker_error_or_a_value(
 
 @pytest.mark.parametrize("version", ["", "0.10.0", "0.9.1", "something else"])
 def test_versions_of_today_are_classic(version: str) -> None:
-    assert generation_for(version, True) is CLASSIC
+    assert generation_for(version, "", True) is CLASSIC
 
 
 def test_an_answer_where_none_belongs_is_our_own_fault() -> None:

@@ -38,7 +38,11 @@ from tests.protocol.older.test_differences import short_send
         ("0.6.202-rc1", "old"),
         ("0.7.0", "hybrid"),
         ("0.8.0", "bare-keys"),
-        ("0.8.12-edge.1", "bare-keys"),
+        ("0.8.1-edge.3", "bare-keys"),
+        ("0.8.2", "bare-keys"),
+        ("0.8.3-edge.1", "classic"),
+        ("0.8.12-edge.1", "classic"),
+        ("iggy-java-sdk/0.7.0", "classic"),
         ("0.9.0", "classic"),
         ("0.10.0", "classic"),
         ("1.0", "classic"),
@@ -47,18 +51,43 @@ from tests.protocol.older.test_differences import short_send
     ],
 )
 def test_versions_compare_as_numbers(version: str | None, name: str) -> None:
-    assert generation_for(version, True) is GENERATIONS[name]
+    assert generation_for(version, "", True) is GENERATIONS[name]
     if name != "bare-keys":
-        assert generation_for(version, False) is GENERATIONS[name]
+        assert generation_for(version, "", False) is GENERATIONS[name]
+
+
+def test_the_java_sdk_0_6_says_a_version_that_is_not_its_own() -> None:
+    """Its login as it is in the published jar; iggy-py 0.2.5 says nearly the same."""
+    sent = b"\x04iggy\x04iggy\x06\0\0\x000.6.30\x08\0\0\0java-sdk"
+    command = CODECS[Code.LOGIN_USER].request.decode(memoryview(sent))
+    assert isinstance(command, c.LoginUser)
+    for has_pinged in (False, True):
+        found = generation_for(command.version, command.context, has_pinged)
+        assert found is GENERATIONS["bare-keys"]
+    assert generation_for("0.6.30", "", True) is GENERATIONS["old-text"]
 
 
 def test_two_families_say_0_8() -> None:
-    assert generation_for("0.8.0", False).name == "sdk-0.8"
+    assert generation_for("0.8.0", "", False).name == "sdk-0.8"
     classic = memoryview(encode_send_messages("s", "t", PartitionId(0), [Message(b"hi")]))
     short = memoryview(short_send("s", 0))
     assert shown_by_heads(Code.SEND_MESSAGES, classic) == "classic"
     assert shown_by_heads(Code.SEND_MESSAGES, short) == "bare-keys"
     assert shown_by_heads(Code.POLL_MESSAGES, payload_of("poll")) is None
+
+
+def test_a_ping_behind_the_login_tells_as_well() -> None:
+    """As long as nothing else was asked but the metadata of the cluster."""
+    nothing = memoryview(b"")
+    tells = GENERATIONS["sdk-0.8"].tells
+    assert tells is not None
+    assert tells(Code.GET_CLUSTER_METADATA, nothing) is None
+    assert tells(Code.PING, nothing) == "bare-keys"
+    assert tells(Code.SEND_MESSAGES, memoryview(short_send("s", 0))) == "bare-keys"
+    assert tells(Code.POLL_MESSAGES, payload_of("poll")) == "sdk-0.8-silent"
+    later = GENERATIONS["sdk-0.8-silent"].tells
+    assert later is not None
+    assert later(Code.PING, nothing) is None
 
 
 CONSUMER = Consumer(ConsumerKind.CONSUMER, 1)
