@@ -23,9 +23,6 @@ from borzoi.shards.changes.fair_changes import FairChanges
 from borzoi.shards.changes.service import MetadataService, published_log
 from borzoi.shards.changes.writing import METADATA_SHARD, MetadataWriting, RemoteProposer
 from borzoi.shards.config import Config
-from borzoi.shards.doors.http import HttpCounts, HttpDoor
-from borzoi.shards.doors.listener import Listener
-from borzoi.shards.doors.websocket import websocket_rules
 from borzoi.shards.faults.in_work import InWork
 from borzoi.shards.groups.claims import Claims
 from borzoi.shards.groups.coordinator import Coordinator
@@ -41,6 +38,8 @@ from borzoi.shards.identity.logins import Logins, failure_limits
 from borzoi.shards.identity.request_numbers import RequestNumbers
 from borzoi.shards.identity.root_account import forget_root_password
 from borzoi.shards.identity.token_cleaner import TokenCleaner
+from borzoi.shards.listening.http import HttpCounts, HttpDoor
+from borzoi.shards.listening.listener import Listener
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.pace import Pace
 from borzoi.shards.loop.tasks import Tasks
@@ -83,6 +82,7 @@ from borzoi.shards.upkeep.archive_store import open_store
 from borzoi.shards.upkeep.archiver import Archiver
 from borzoi.shards.upkeep.compression import Compressing, InForce, in_force, low_priority_thread
 from borzoi.shards.upkeep.retention import Cleaner
+from borzoi.shards.websocket.rules import websocket_rules
 from borzoi.shares import ShareFigures, Shares
 from borzoi.storage.retention import Protection
 

@@ -29,7 +29,7 @@ from borzoi.shards.changes.writing import METADATA_SHARD
 from borzoi.shards.config import Config, from_json
 from borzoi.shards.config.environment import PREFIX
 from borzoi.shards.directory.log_lines import LineHandler
-from borzoi.shards.doors.listener import check_port_is_free
+from borzoi.shards.listening.sockets import check_port_is_free
 from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata_log.follower import MetadataCopy, open_copy

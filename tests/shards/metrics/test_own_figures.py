@@ -11,9 +11,9 @@ import pytest
 
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.shards.changes.service import MetadataService
-from borzoi.shards.doors.http import HttpCounts
-from borzoi.shards.doors.listener import Listener
 from borzoi.shards.identity.clients import Clients
+from borzoi.shards.listening.http import HttpCounts
+from borzoi.shards.listening.listener import Listener
 from borzoi.shards.metrics.own_figures import Sources, Walk, own_figures, resident_memory
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,

@@ -34,7 +34,7 @@ from borzoi.protocol.http_head import (
     response_head,
 )
 from borzoi.protocol.openmetrics import CONTENT_TYPE
-from borzoi.shards.doors.listener import bound_address, open_socket
+from borzoi.shards.listening.sockets import bound_address, open_socket
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.settings.schema import TcpSocket
 

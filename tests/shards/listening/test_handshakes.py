@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from borzoi.shards.admission.places import ConnectionPlaces
-from borzoi.shards.doors.handshakes import ACCEPTED_PER_TURN_MAX, EncryptedDoor, Handshakes, Leaving
+from borzoi.shards.listening.handshakes import (
+    ACCEPTED_PER_TURN_MAX,
+    EncryptedDoor,
+    Handshakes,
+    Leaving,
+)
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.tls.certificate import Certificate
 from borzoi.shards.tls.context import server_context
@@ -200,7 +205,7 @@ def test_without_descriptors_it_waits(
             return self._listening.accept()
 
     async def check(door: Door) -> None:
-        monkeypatch.setattr("borzoi.shards.doors.handshakes.PAUSE_S", 0.01)
+        monkeypatch.setattr("borzoi.shards.listening.handshakes.PAUSE_S", 0.01)
         monkeypatch.setattr(door.door, "_listening", Scarce(door.door._listening))
         with socket.create_connection(door.address):
             await until(lambda: bool(door.greetings))

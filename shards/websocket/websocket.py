@@ -14,12 +14,9 @@ comes behind it is thrown away, for PARTING_TIME_S.
 import asyncio
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from borzoi.protocol.websocket import (
-    FROM_CLIENT,
-    FROM_EITHER,
-    LENGTH_MAX,
     NORMAL,
     Unframer,
     answer_to_close,
@@ -29,7 +26,7 @@ from borzoi.protocol.websocket import (
 )
 from borzoi.protocol.websocket_upgrade import read_upgrade
 from borzoi.shards.doors.tcp import Connection
-from borzoi.shards.settings.schema import Cors, Websocket
+from borzoi.shards.websocket.rules import WebSocketRules
 
 PARTING_TIME_S: Final = 1.0
 """So long a peer has to read why the connection ends, and to close it."""
@@ -38,26 +35,6 @@ PARTING_TIME_S: Final = 1.0
 SCRATCH: Final = memoryview(bytearray(16 * 1024))
 
 Part = bytes | memoryview
-
-
-class WebSocketRules(NamedTuple):
-    """What is asked of the clients of this door."""
-
-    takes: int = FROM_CLIENT
-    frame_size_max: int = LENGTH_MAX
-    message_size_max: int = LENGTH_MAX
-    origins: frozenset[str] | None = None
-
-
-def websocket_rules(settings: Websocket, cors: Cors) -> WebSocketRules:
-    """As the configuration says; sizes that are not given are bounded by `limits` alone."""
-    origins = frozenset(one.lower() for one in cors.allowed_origins)
-    return WebSocketRules(
-        FROM_EITHER if settings.accept_unmasked_frames else FROM_CLIENT,
-        settings.max_frame_size or LENGTH_MAX,
-        settings.max_message_size or LENGTH_MAX,
-        None if not cors.enabled or cors.allowed_origins[:1] == ("*",) else origins,
-    )
 
 
 class State(Enum):

@@ -5,7 +5,7 @@ connections to the living. Counts are bounded and shared by address and user, ov
 many connections are closed at once, and those that do not log in give way (admission/places.py).
 
 A door with a certificate accepts through handshakes.py. A WebSocket lies between the transport and
-its connection (websocket.py). Neither changes what a connection is.
+its connection (websocket/websocket.py). Neither changes what a connection is.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from borzoi.protocol.errors import CannotReadMessage, Disconnected
 from borzoi.protocol.generations import GENERATIONS
@@ -26,25 +26,25 @@ from borzoi.router.receive import ReceiveBlocks
 from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.admission.places import ConnectionPlaces
 from borzoi.shards.doors.carried import SessionOfConnection
-from borzoi.shards.doors.handshakes import EncryptedDoor, Handshakes, Leaving
 from borzoi.shards.doors.tcp import Connection
-from borzoi.shards.doors.websocket import WebSocket, WebSocketRules
 from borzoi.shards.faults.in_work import InWork
 from borzoi.shards.faults.poison import Guard, Refusal
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.origins import host_of, origin_of
+from borzoi.shards.listening.handshakes import EncryptedDoor, Handshakes, Leaving
+from borzoi.shards.listening.sockets import BACKLOG, bound_address, open_socket
 from borzoi.shards.loop.rarely import Rarely
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.orders.spec import SessionState
 from borzoi.shards.serving.session import Link, Session
-from borzoi.shards.settings.addresses import format_address, parse_address
 from borzoi.shards.settings.schema import Limits, TcpSocket
 from borzoi.shards.tls.certificate import Certificate
 from borzoi.shards.tls.context import server_context
+from borzoi.shards.websocket.rules import WebSocketRules
+from borzoi.shards.websocket.websocket import WebSocket
 
 LOG: Final = logging.getLogger(__name__)
 
-BACKLOG: Final = 1024
 TCP: Final = "tcp"
 KINDS: Final = {TCP: Transport.TCP, "websocket": Transport.WEBSOCKET}
 """What clients are shown as, by door."""
@@ -265,52 +265,3 @@ class Listener:
             connection.guard(self.guard)
         if self.guard is not None:
             self._loop.call_later(ends_in_s, self._guard_connections)
-
-
-def open_socket(address: str, options: TcpSocket) -> socket.socket:
-    """A bound socket that shares its port with the other shards, not with other users."""
-    family, where = _resolved(address)
-    opened = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if options.override_defaults:
-            _set_options(opened, options)
-        opened.bind(where)
-        opened.listen(BACKLOG)
-        opened.setblocking(False)
-    except OSError:
-        opened.close()
-        raise
-    return opened
-
-
-def check_port_is_free(address: str) -> None:
-    """OSError if anybody listens there already, be it another broker that shares its port."""
-    family, where = _resolved(address)
-    with socket.socket(family, socket.SOCK_STREAM) as alone:
-        # Only this: connections of an earlier run that linger are no hindrance.
-        alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        alone.bind(where)
-
-
-def _resolved(address: str) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
-    host, port = parse_address(address)
-    family, _, _, _, where = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    return family, where
-
-
-def _set_options(listening: socket.socket, options: TcpSocket) -> None:
-    """Accepted connections inherit these from the listening socket."""
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.recv_buffer_size)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_size)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(options.keepalive))
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, int(options.nodelay))
-
-
-def bound_address(listening: socket.socket) -> str:
-    """Where it listens, with the real port."""
-    host, port = listening.getsockname()[:2]
-    return format_address(host, port)

@@ -16,14 +16,10 @@ from borzoi.router.pool import KIB, MIB
 from borzoi.router.receive import BLOCK_SIZE
 from borzoi.shards.doors.large_answer import PIECE_SIZE
 from borzoi.shards.doors.tcp import Connection
-from borzoi.shards.doors.websocket import (
-    PARTING_TIME_S,
-    WebSocket,
-    WebSocketRules,
-    websocket_rules,
-)
 from borzoi.shards.serving.reply import Value
 from borzoi.shards.settings.schema import Cors, Websocket
+from borzoi.shards.websocket.rules import WebSocketRules, websocket_rules
+from borzoi.shards.websocket.websocket import PARTING_TIME_S, WebSocket
 from tests.shards.doors.arrivals import SENT, STEPS, Arrival, Sent
 from tests.shards.doors.hand_bench import (
     LIMITS,

@@ -11,7 +11,7 @@ import uvloop
 
 from borzoi.protocol.http_head import HEAD_SIZE_MAX
 from borzoi.protocol.openmetrics import CONTENT_TYPE
-from borzoi.shards.doors.http import (
+from borzoi.shards.listening.http import (
     CONNECTIONS_MAX,
     LIMITS,
     HttpCounts,
