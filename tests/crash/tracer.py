@@ -104,6 +104,6 @@ def _end(tracer: subprocess.Popen[str], pid: int) -> None:
 
 def _is_dead(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
