@@ -1,18 +1,40 @@
-"""The address of a broker and a login: `host:port` or `iggy://user:password@host:port`.
+"""The address of a broker, how it is reached, and a login: `iggy://user:password@host:port`.
+
+    host:port                  plain TCP
+    iggy://, iggy+tcp://       TCP; with the option tls=true encrypted, as the official clients
+    iggy+ws://                 WebSocket, the same
+    iggy+tls://, iggy+wss://   both encrypted (ours)
 
 The official clients take connection strings apart without any unescaping, so the same string must
 mean the same here. Everything up to the last @ is user and password; the first colon parts these
 two. Errors never repeat the text they are about; it may hold a password.
 """
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias
 
 from borzoi.client.arguments import InvalidArgument
 
 DEFAULT_PORT: Final = 8090
+DEFAULT_WEBSOCKET_PORT: Final = 8092
 PORT_MAX: Final = 65535
-SCHEMES: Final = ("iggy", "iggy+tcp")
+
+Transport: TypeAlias = Literal["tcp", "ws"]
+
+SCHEMES: Final[dict[str, tuple[Transport, bool]]] = {
+    "iggy": ("tcp", False),
+    "iggy+tcp": ("tcp", False),
+    "iggy+tls": ("tcp", True),
+    "iggy+ws": ("ws", False),
+    "iggy+wss": ("ws", True),
+}
+"""What carries the protocol, and whether it is encrypted without being asked for."""
+
+TLS_OPTIONS: Final = (
+    "tls", "tls_domain", "tls_ca_file", "tls_validate_certificate", "tls_cert_file",
+    "tls_key_file",
+)  # fmt: skip
+BOOLEANS: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +46,29 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """How the server proves who it is, and the client too if it has a certificate.
+
+    Without `domain` the name in the certificate is the host; without `ca_file` an authority that
+    this machine trusts has to vouch for it.
+    """
+
+    domain: str = ""
+    ca_file: str = ""
+    validates: bool = True
+    cert_file: str = ""
+    key_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """`login` is None where the text says nothing about it."""
+    """`login` is None where the text says nothing about it, `tls` where nothing is encrypted."""
 
     host: str
     port: int
     login: Login | None = None
+    transport: Transport = "tcp"
+    tls: TlsOptions | None = None
 
 
 def parse_address(text: str) -> ServerAddress:
@@ -47,13 +86,44 @@ def parse_address(text: str) -> ServerAddress:
             " iggy://username:password@host:port is needed"
         )
     place, _, options = place.partition("?")
-    if options:
-        names = ", ".join(option.partition("=")[0] for option in options.split("&"))
-        raise InvalidArgument(f"the connection string has options ({names}); none are supported")
-    return _host_and_port(place, Login(username, password))
+    transport, is_encrypted = SCHEMES[scheme]
+    default_port = DEFAULT_WEBSOCKET_PORT if transport == "ws" else DEFAULT_PORT
+    found = _host_and_port(place, Login(username, password), default_port)
+    return replace(found, transport=transport, tls=_tls(options, is_encrypted))
 
 
-def _host_and_port(place: str, login: Login | None) -> ServerAddress:
+def _tls(options: str, is_encrypted: bool) -> TlsOptions | None:
+    """What the options of a connection string say about TLS; None: it is not wanted."""
+    given = dict(option.partition("=")[::2] for option in options.split("&") if option)
+    unknown = ", ".join(name for name in given if name not in TLS_OPTIONS)
+    if unknown:
+        raise InvalidArgument(
+            f"the connection string has options ({unknown}); only {', '.join(TLS_OPTIONS)} are"
+            " supported"
+        )
+    if not _boolean(given, "tls", is_encrypted):
+        return None
+    return TlsOptions(
+        given.get("tls_domain", ""),
+        given.get("tls_ca_file", ""),
+        _boolean(given, "tls_validate_certificate", True),
+        given.get("tls_cert_file", ""),
+        given.get("tls_key_file", ""),
+    )
+
+
+def _boolean(given: dict[str, str], name: str, default: bool) -> bool:
+    text = given.get(name)
+    if text is None:
+        return default
+    if text not in BOOLEANS:
+        raise InvalidArgument(f"the option {name} of the connection string is not true or false")
+    return BOOLEANS[text]
+
+
+def _host_and_port(
+    place: str, login: Login | None, default_port: int = DEFAULT_PORT
+) -> ServerAddress:
     if place.startswith("["):  # an IPv6 address, whose own colons part nothing
         host, _, port_part = place[1:].partition("]")
     else:
@@ -62,7 +132,7 @@ def _host_and_port(place: str, login: Login | None) -> ServerAddress:
     if not host or "@" in place:
         raise InvalidArgument("the server's address is not host:port")
     if not port_part:
-        return ServerAddress(host, DEFAULT_PORT, login)
+        return ServerAddress(host, default_port, login)
     digits = port_part[1:]
     is_number = port_part[0] == ":" and digits.isascii() and digits.isdigit()
     if not is_number or not 1 <= int(digits) <= PORT_MAX:

@@ -206,7 +206,12 @@ def _consumer_of(reading: Reading, source: Source, options: ConsumerOptions) -> 
 
 async def _dial(server: ServerAddress, timeout_s: float, response_size_max: int) -> Connection:
     return await Connection.open(
-        server.host, server.port, timeout_s, response_size_max=response_size_max
+        server.host,
+        server.port,
+        timeout_s,
+        response_size_max=response_size_max,
+        transport=server.transport,
+        tls=server.tls,
     )
 
 

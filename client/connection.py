@@ -1,4 +1,6 @@
-"""One TCP connection to a broker: commands go out, their answers come back.
+"""One connection to a broker: commands go out, their answers come back.
+
+By TCP or WebSocket, encrypted or not.
 
 Owns the socket. Any number of tasks may share a connection. Their requests take turns in the order
 in which they were made, because answers carry nothing to tell them apart.
@@ -9,10 +11,12 @@ so it takes the connection with it.
 """
 
 import asyncio
-from functools import partial
+import ssl
 from typing import Any, Final, Self
 
+from borzoi.client.address import TlsOptions, Transport
 from borzoi.client.reply_reader import RawReply, ReplyReader
+from borzoi.client.websocket import WebSocket
 from borzoi.protocol.commands import Command
 from borzoi.protocol.errors import (
     BrokerError,
@@ -27,6 +31,17 @@ from borzoi.protocol.generations import code_of, decode_reply, encode_command
 TIMEOUT_S: Final = 30.0
 # Room for four messages of the largest size there is.
 RESPONSE_SIZE_MAX: Final = 256 * 1024 * 1024
+
+
+def tls_context(options: TlsOptions) -> ssl.SSLContext:
+    """What a client asks of the server's certificate; OSError if a file cannot be used."""
+    context = ssl.create_default_context(cafile=options.ca_file or None)
+    if not options.validates:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if options.cert_file:
+        context.load_cert_chain(options.cert_file, options.key_file or None)
+    return context
 
 
 class RequestTimeout(TimeoutError):
@@ -49,13 +64,24 @@ class Connection:
         timeout_s: float = TIMEOUT_S,
         *,
         response_size_max: int = RESPONSE_SIZE_MAX,
+        transport: Transport = "tcp",
+        tls: TlsOptions | None = None,
     ) -> Self:
         """Connect; `timeout_s` is for this and then for each request once it has its turn."""
         loop = asyncio.get_running_loop()
-        make_reader = partial(ReplyReader, loop, response_size_max)
+        reader = ReplyReader(loop, response_size_max)
+        below = WebSocket(loop, reader, f"{host}:{port}") if transport == "ws" else None
         try:
             async with asyncio.timeout(timeout_s):
-                _transport, reader = await loop.create_connection(make_reader, host, port)
+                await loop.create_connection(
+                    lambda: below or reader,
+                    host,
+                    port,
+                    ssl=None if tls is None else tls_context(tls),
+                    server_hostname=None if tls is None else tls.domain or host,
+                )
+                if below is not None:
+                    await below.opened
         except OSError as error:  # TimeoutError is one, and says nothing itself
             cause = str(error) or f"no answer within {timeout_s} s"
             raise CannotEstablishConnection(f"cannot connect to {host}:{port}: {cause}") from error

@@ -41,6 +41,7 @@ __all__ = [
     "close_frame",
     "masked",
     "masked_binary_head",
+    "masked_pong_frame",
     "ping_frame",
     "pong_frame",
 ]
@@ -85,6 +86,11 @@ def ping_frame(carried: bytes) -> bytes:
 def pong_frame(carried: bytes) -> bytes:
     """The answer to a ping that carried this."""
     return bytes((FINAL | PONG, len(carried))) + carried
+
+
+def masked_pong_frame(carried: bytes, mask: bytes) -> bytes:
+    """The same of a client."""
+    return bytes((FINAL | PONG, MASKED | len(carried))) + mask + masked(carried, mask)
 
 
 def close_frame(code: int, reason: str = "") -> bytes:

@@ -9,10 +9,11 @@ user a day.
 import difflib
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from borzoi.client.address import Login, ServerAddress, parse_address
+from borzoi.client.address import Login, parse_address
 from borzoi.client.arguments import InvalidArgument
 from borzoi.protocol.identifiers import Identifier
 from borzoi.spark.cores import known_cores
@@ -241,6 +242,8 @@ def _access(given: _Given, environ: Mapping[str, str]) -> Access:
         server = parse_address(text)
     except InvalidArgument as error:
         raise InvalidOption(f"server: {error}") from error
+    if server.transport != "tcp" or server.tls is not None:
+        raise InvalidOption("server: only plain TCP is supported, iggy:// or iggy+tcp://")
     username = given.text("username")
     password = _secret(given, "password", environ)
     token = _secret(given, "token", environ)
@@ -256,7 +259,7 @@ def _access(given: _Given, environ: Mapping[str, str]) -> Access:
             " token (tokenEnv, tokenFile), or both within server"
         )
     if username is not None and password is not None:
-        server = ServerAddress(server.host, server.port, Login(username, password))
+        server = replace(server, login=Login(username, password))
     return Access(
         server,
         token,

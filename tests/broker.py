@@ -7,6 +7,7 @@ stopped by process id.
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -55,6 +56,8 @@ class BrokerProcess:
         self.address = ""
         self.metrics_address = ""
         self.websocket_address = ""
+        self.through: Callable[[socket.socket], socket.socket] | None = None
+        """What a Wire makes of its socket, where the broker is not in clear text."""
         self._process: subprocess.Popen[bytes] | None = None
         self._output = data.parent / f"{data.name}.output"
 
@@ -81,7 +84,9 @@ class BrokerProcess:
             **kept,
             "IGGY_SYSTEM_PATH": str(self.data),
             **FREE_PORTS,
+            # A second start is where the first one was: clients come back.
             **({"IGGY_TCP_ADDRESS": self.address} if self.address else {}),
+            **({"IGGY_WEBSOCKET_ADDRESS": ws} if (ws := self.websocket_address) else {}),
             **self.settings,
         }
         with self._output.open("ab") as output:

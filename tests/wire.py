@@ -88,7 +88,8 @@ class Wire:
     ) -> None:
         """`source` is the address to come from; all of 127.0.0.0/8 is this machine.
 
-        `through` makes of the connected socket the one that is used, as TLS does.
+        `through` makes of the connected socket the one that is used, as TLS does. A broker may
+        have one for all its connections.
         """
         try:
             self.socket = socket.create_connection(
@@ -97,6 +98,7 @@ class Wire:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.port: int = self.socket.getsockname()[1]
             """Our own port: how the broker tells its clients apart."""
+            through = through or getattr(broker, "through", None)
             if through is not None:
                 self.socket = through(self.socket)
         except OSError as error:

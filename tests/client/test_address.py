@@ -2,7 +2,7 @@
 
 import pytest
 
-from borzoi.client.address import Login, ServerAddress, parse_address
+from borzoi.client.address import Login, ServerAddress, TlsOptions, parse_address
 from borzoi.client.arguments import InvalidArgument
 
 IGGY = Login("iggy", "secret")
@@ -20,6 +20,18 @@ IGGY = Login("iggy", "secret")
         ("iggy://iggy:secret@broker:9000", ServerAddress("broker", 9000, IGGY)),
         ("iggy+tcp://iggy:secret@broker", ServerAddress("broker", 8090, IGGY)),
         ("iggy://iggy:secret@[::1]:9000", ServerAddress("::1", 9000, IGGY)),
+        ("iggy+tls://iggy:secret@broker", ServerAddress("broker", 8090, IGGY, "tcp", TlsOptions())),
+        ("iggy+ws://iggy:secret@broker", ServerAddress("broker", 8092, IGGY, "ws")),
+        ("iggy+wss://iggy:secret@broker:1", ServerAddress("broker", 1, IGGY, "ws", TlsOptions())),
+        ("iggy+ws://iggy:secret@b?tls=false", ServerAddress("b", 8092, IGGY, "ws")),
+        (
+            "iggy://iggy:secret@b?tls=true&tls_domain=d&tls_ca_file=/a.pem",
+            ServerAddress("b", 8090, IGGY, "tcp", TlsOptions("d", "/a.pem")),
+        ),
+        (
+            "iggy+tls://iggy:secret@b?tls_validate_certificate=false&tls_cert_file=c&tls_key_file=k",
+            ServerAddress("b", 8090, IGGY, "tcp", TlsOptions("", "", False, "c", "k")),
+        ),
         ("iggy://a:b:c@d?%41@h:1", ServerAddress("h", 1, Login("a", "b:c@d?%41"))),
     ],
 )
@@ -40,14 +52,19 @@ def test_good_addresses(text: str, expected: ServerAddress) -> None:
         ("broker:²", "not a number from 1 to 65535"),
         ("::1:8090", "not host:port"),
         ("[::1]8090", "not a number from 1 to 65535"),
-        ("iggy+quic://iggy:secret@broker:8080", r"for iggy\+quic; iggy or iggy\+tcp is needed"),
+        ("iggy+quic://iggy:secret@broker:8080", r"for iggy\+quic; iggy or iggy\+tcp or"),
         ("http://iggy:secret@broker", "for http; iggy or"),
         ("iggy://broker:8090", "no username and password"),
         ("iggy://secret-token@broker:8090", "no username and password"),
         ("iggy://iggy:@broker:8090", "no username and password"),
         ("iggy://:secret@broker:8090", "no username and password"),
         ("iggy://iggy:secret@", "not host:port"),
-        ("iggy://iggy:secret@broker?tls=true&nodelay=1", r"options \(tls, nodelay\); none are"),
+        ("iggy://iggy:secret@broker?tls=true&nodelay=1", r"options \(nodelay\); only tls, tls_dom"),
+        ("iggy://iggy:secret@broker?tls=1", "tls of the connection string is not true or false"),
+        (
+            "iggy+wss://iggy:secret@broker?tls_validate_certificate=no",
+            "tls_validate_certificate of the connection string is not true or false",
+        ),
     ],
 )
 def test_bad_addresses(text: str, reason: str) -> None:

@@ -1,25 +1,77 @@
-"""One broker for all tests of this folder that do not stop it, and the transports to reach it."""
+"""Brokers for all tests of this folder that do not stop them, and the transports to reach them.
+
+A broker has TLS on its doors or has not, so there are two of each kind; a test gets the one that
+its transport needs.
+"""
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.broker import BrokerProcess, standing
-from tests.conformance.official import TRANSPORTS
+from tests.certificates import Authority
+from tests.conformance.official import AUTHORITY, TRANSPORTS
+from tests.conftest import NewBroker
+from tests.ways import client_context, with_tls
 
 
-@pytest.fixture(params=sorted(TRANSPORTS))
-def transport(request: pytest.FixtureRequest) -> str:
-    """Every way to reach the broker, one after another."""
-    return str(request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every way to reach the broker, one after another, or those that a test names itself."""
+    named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "transport" in metafunc.fixturenames and not any("transport" in one for one in named):
+        metafunc.parametrize("transport", sorted(TRANSPORTS))
+
+
+def encrypted_in(folder: Path) -> dict[str, str]:
+    """Settings for TLS, with what clients are to trust where they look for it."""
+    authority = Authority()
+    (folder / AUTHORITY).write_bytes(authority.pem)
+    return with_tls(authority.issue(folder))
+
+
+def let_wires_through(broker: BrokerProcess) -> BrokerProcess:
+    """Every Wire to this broker is one with TLS."""
+    context = client_context(broker.data.parent / AUTHORITY)
+    broker.through = lambda below: context.wrap_socket(below, server_hostname="localhost")
+    return broker
+
+
+def is_encrypted(request: pytest.FixtureRequest) -> bool:
+    callspec = getattr(request.node, "callspec", None)
+    transport = "tcp" if callspec is None else callspec.params.get("transport", "tcp")
+    return TRANSPORTS[transport].is_encrypted
 
 
 @pytest.fixture(scope="package")
-def standing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that all tests share: each makes streams of its own."""
+def plain_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with standing(tmp_path_factory.mktemp("conformance") / "data") as broker:
         yield broker
+
+
+@pytest.fixture(scope="package")
+def encrypted_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    folder = tmp_path_factory.mktemp("encrypted")
+    with standing(folder / "data", encrypted_in(folder)) as broker:
+        yield let_wires_through(broker)
+
+
+@pytest.fixture
+def standing_broker(request: pytest.FixtureRequest) -> BrokerProcess:
+    """A broker that all tests share: each makes streams of its own."""
+    name = "encrypted_broker" if is_encrypted(request) else "plain_broker"
+    broker: BrokerProcess = request.getfixturevalue(name)
+    return broker
+
+
+@pytest.fixture
+def new_broker(new_broker: NewBroker, request: pytest.FixtureRequest, tmp_path: Path) -> NewBroker:
+    """Brokers of this test alone, with TLS if its transport needs it."""
+    if not is_encrypted(request):
+        return new_broker
+    tls = encrypted_in(tmp_path)
+    return lambda **settings: let_wires_through(new_broker(**{**tls, **settings}))
 
 
 @pytest.fixture

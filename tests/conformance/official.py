@@ -1,7 +1,8 @@
 """The official client, unmodified, over any transport that the broker offers.
 
 Every test of this folder takes the transport as a parameter. A transport that is new to the
-broker is one more line in TRANSPORTS; nothing else changes here.
+broker is one more line in TRANSPORTS; nothing else changes here. Two tests that are about the disk
+take a few of them.
 """
 
 import tomllib
@@ -11,8 +12,25 @@ from apache_iggy import IggyClient, PollingStrategy, ReceiveMessage, SendMessage
 
 from tests.broker import BrokerProcess
 
-TRANSPORTS: Final = {"tcp": "iggy+tcp"}
-"""Name of the transport, which is also its table in the configuration, and its URL scheme."""
+
+class Way(NamedTuple):
+    """How a transport is reached: its table in the configuration, its URL scheme, TLS."""
+
+    door: str
+    scheme: str
+    is_encrypted: bool = False
+
+
+TRANSPORTS: Final = {
+    "tcp": Way("tcp", "iggy+tcp"),
+    "tls": Way("tcp", "iggy+tcp", is_encrypted=True),
+    "ws": Way("websocket", "iggy+ws"),
+    "wss": Way("websocket", "iggy+ws", is_encrypted=True),
+}
+
+AUTHORITY: Final = "authority.pem"
+"""Beside the data directory of a broker with TLS: whom its clients are to trust."""
+
 
 # The client waits this long before it dials a second time; its own default is five seconds.
 QUICK_RECONNECT: Final = "reestablish_after=50ms&reconnection_interval=50ms"
@@ -32,16 +50,20 @@ class Received(NamedTuple):
 def address_of(broker: BrokerProcess, transport: str) -> str:
     """Where the broker really listens, as it says itself."""
     config = tomllib.loads((broker.data / "runtime" / "current_config.toml").read_text())
-    address = config[transport]["address"]
+    address = config[TRANSPORTS[transport].door]["address"]
     assert isinstance(address, str)
     return address
 
 
 def client_for(broker: BrokerProcess, transport: str, credentials: str = "iggy:iggy") -> IggyClient:
     """A client that will log in by itself, also after a reconnect; not connected yet."""
-    scheme = TRANSPORTS[transport]
+    _, scheme, is_encrypted = TRANSPORTS[transport]
     where = address_of(broker, transport)
-    return IggyClient.from_connection_string(f"{scheme}://{credentials}@{where}?{QUICK_RECONNECT}")
+    options = QUICK_RECONNECT
+    if is_encrypted:
+        trusted = broker.data.parent / AUTHORITY
+        options += f"&tls=true&tls_domain=localhost&tls_ca_file={trusted}"
+    return IggyClient.from_connection_string(f"{scheme}://{credentials}@{where}?{options}")
 
 
 async def connected(broker: BrokerProcess, transport: str) -> IggyClient:

@@ -61,6 +61,7 @@ def restart(broker: BrokerProcess, settings: dict[str, str], *, kill: bool = Fal
     broker.start()
 
 
+@pytest.mark.parametrize("transport", ["tcp"])
 @pytest.mark.slow
 def test_on_for_new_data_killed_and_started_again(new_broker: NewBroker, transport: str) -> None:
     broker = new_broker(**ON)
@@ -102,6 +103,7 @@ def test_on_for_new_data_killed_and_started_again(new_broker: NewBroker, transpo
     assert files_with(broker.data, KEY.encode()) == []
 
 
+@pytest.mark.parametrize("transport", ["tcp"])
 @pytest.mark.slow
 def test_switched_on_for_existing_data_and_off_again(
     new_broker: NewBroker, transport: str, tmp_path: Path

@@ -92,6 +92,7 @@ async def append_one(broker: BrokerProcess, transport: str, logs: Logs, text: by
         log.append(last)
 
 
+@pytest.mark.parametrize("transport", ["tcp", "wss"])
 @pytest.mark.slow
 def test_everybody_reads_everything_before_and_after_stop_and_kill(
     new_broker: NewBroker, transport: str

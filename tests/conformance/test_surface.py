@@ -6,6 +6,7 @@ version of the client with a new method makes this fail until a test here uses t
 
 import ast
 import asyncio
+import socket
 from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -15,9 +16,9 @@ import pytest
 from apache_iggy import AutoCommit, IggyClient, IggyConsumer, PollingStrategy, SendMessage
 
 from tests.broker import BrokerProcess
+from tests.conditions import until
 from tests.conformance.official import (
     QUICK_RECONNECT,
-    TRANSPORTS,
     address_of,
     connected,
     new_topic,
@@ -117,21 +118,24 @@ def test_connection_strings_that_mean_nothing(text: str) -> None:
         IggyClient.from_connection_string(text)
 
 
-@pytest.mark.parametrize("scheme", ["iggy", *sorted(TRANSPORTS.values())])
+OPTIONS = ["", "?heartbeat_interval=100ms&reconnection_retries=3", f"?{QUICK_RECONNECT}"]
+SCHEMES = [("iggy", "tcp"), ("iggy+tcp", "tcp"), ("iggy+ws", "ws")]
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("scheme", "transport", "options"),
     [
-        "",
-        "?nodelay=true",
-        "?heartbeat_interval=100ms&reconnection_retries=3",
-        f"?{QUICK_RECONNECT}",
+        *((*scheme, options) for scheme in SCHEMES for options in OPTIONS),
+        # Of TCP alone.
+        ("iggy", "tcp", "?nodelay=true"),
+        ("iggy+tcp", "tcp", "?nodelay=true"),
     ],
 )
 def test_schemes_and_options(
-    standing_broker: BrokerProcess, name: str, scheme: str, options: str
+    standing_broker: BrokerProcess, name: str, scheme: str, transport: str, options: str
 ) -> None:
     async def check() -> None:
-        where = address_of(standing_broker, "tcp")
+        where = address_of(standing_broker, transport)
         client = IggyClient.from_connection_string(f"{scheme}://iggy:iggy@{where}{options}")
         await client.connect()
         # Once more is no error.
@@ -239,6 +243,17 @@ def test_what_a_consumer_tells_about_itself(
     asyncio.run(check())
 
 
+def is_refused(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 1.0).close()
+    except ConnectionRefusedError:
+        return True
+    except ConnectionResetError:
+        return False  # accepted by a socket that is being closed
+    return False
+
+
 @pytest.mark.slow
 def test_requests_made_while_the_broker_is_away(
     broker: BrokerProcess, transport: str, name: str
@@ -248,7 +263,10 @@ def test_requests_made_while_the_broker_is_away(
     async def check() -> None:
         client = await connected(broker, transport)
         await new_topic(client, name)
+        where = address_of(broker, transport)
         await asyncio.to_thread(broker.kill)
+        # This client tries a connection again, and a TLS handshake that breaks off only once.
+        await until(lambda: is_refused(where), 0.01)
         waiting = asyncio.ensure_future(send(client, name, 0, b"sent while no broker was there"))
         await asyncio.to_thread(broker.start)
         await asyncio.wait_for(waiting, 60)
