@@ -25,6 +25,9 @@ SERVE: Final = "from borzoi.shards.admin.commands import main; main()"
 PRESENT: Final = (sys.executable, "-c", SERVE)
 """The command line of the code under test."""
 
+HTTP: Final = {"IGGY_HTTP_ENABLED": "true", "IGGY_HTTP_ADDRESS": "127.0.0.1:0"}
+"""Settings of a broker that also serves HTTP."""
+
 Found = TypeVar("Found")
 
 
@@ -48,6 +51,7 @@ class BrokerProcess:
         self.settings = dict(settings or {})
         self.address = ""
         self.metrics_address = ""
+        self.http_address = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._output = data.parent / f"{data.name}.output"
 
@@ -74,6 +78,8 @@ class BrokerProcess:
             **kept,
             "IGGY_SYSTEM_PATH": str(self.data),
             "IGGY_TCP_ADDRESS": self.address or "127.0.0.1:0",
+            # A fixed port would be taken by one broker of all that tests start at a time.
+            "IGGY_HTTP_ENABLED": "false",
             **self.settings,
         }
         with self._output.open("ab") as output:
@@ -100,6 +106,7 @@ class BrokerProcess:
         bound = tomllib.loads(ready.read_text())
         self.address = bound["tcp"]["address"]
         self.metrics_address = bound["metrics"]["address"]
+        self.http_address = bound["http"]["address"]
 
     def stop(self) -> int:
         """Stop in an orderly way; the exit code."""

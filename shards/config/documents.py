@@ -8,7 +8,7 @@ holds no secret (a set one shows as ******).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -112,27 +112,11 @@ def _build(
     return table(**fields) if complete else None
 
 
-def render_toml(
-    config: Config,
-    *,
-    tcp_address: str | None = None,
-    http_address: str | None = None,
-    quic_address: str | None = None,
-    websocket_address: str | None = None,
-    metrics_address: str | None = None,
-) -> str:
-    """The whole configuration. A given address is the one really bound, not the configured."""
-    bound = {
-        "tcp": tcp_address,
-        "http": http_address,
-        "quic": quic_address,
-        "websocket": websocket_address,
-        "metrics": metrics_address,
-    }
+def render_toml(config: Config, bound: Mapping[str, str] | None = None) -> str:
+    """The whole configuration. `bound` has the real addresses of doors, by their tables."""
     changed: dict[str, Any] = {
         name: msgspec.structs.replace(getattr(config, name), address=address)
-        for name, address in bound.items()
-        if address is not None
+        for name, address in (bound or {}).items()
     }
     shown = msgspec.structs.replace(config, **changed)
     return "\n".join(_lines(shown, "")).lstrip() + "\n"

@@ -22,8 +22,8 @@ from borzoi.shards.directory.log_lines import set_up_logging
 from borzoi.shards.directory.serve_options import ServeOptions
 from borzoi.shards.identity.root_account import RootAccount, decide_root, store_root_password
 from borzoi.shards.metadata_log.shortening import shorten_log
-from borzoi.shards.settings.addresses import is_loopback
 from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.open_doors import is_loopback_only
 from borzoi.shards.settings.schema import archives
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.encrypted import Encryption
@@ -131,9 +131,8 @@ def _first_root(
         pass
     else:
         return None
-    loopback_only = not config.tcp.enabled or is_loopback(config.tcp.address)
     return decide_root(
         options.environ,
-        loopback_only,
+        is_loopback_only(config),
         with_default_credentials=options.default_root_credentials,
     )

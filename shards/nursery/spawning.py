@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 
@@ -61,13 +60,6 @@ class WorkerProcess:
         except ChannelClosed:
             # The worker has died: its pidfd reports that, and the supervisor replaces it.
             return
-
-
-class Bound(NamedTuple):
-    """Where the broker listens, with the real ports; empty before it does, or where it does not."""
-
-    tcp_address: str = ""
-    metrics_address: str = ""
 
 
 class Spawner:
@@ -121,9 +113,11 @@ class Spawner:
         worker.events = asyncio.Queue()
 
     def spawn(
-        self, worker: WorkerProcess, workers: Sequence[WorkerProcess], bound: Bound
+        self, worker: WorkerProcess, workers: Sequence[WorkerProcess], doors: dict[str, str] | None
     ) -> socket.socket:
         """Start its process, one of `workers`; our end of the channel to it.
+
+        `doors` are the addresses on which the broker listens by now; None while it is starting.
 
         NurseryFailed if the nursery has ended since it was ready: there is no process then.
         """
@@ -132,7 +126,7 @@ class Spawner:
         worker.trace_fd = new_trace()
         worker.killed_by_us = False
         ours, theirs = socket_pair()
-        spec = self._spec(worker, workers, bound, theirs.fileno())
+        spec = self._spec(worker, workers, doors, theirs.fileno())
         spec_fd = write_spec(spec)
         try:
             # The lock on the data directory is held as long as a worker can write.
@@ -152,7 +146,7 @@ class Spawner:
         self,
         worker: WorkerProcess,
         workers: Sequence[WorkerProcess],
-        bound: Bound,
+        doors: dict[str, str] | None,
         channel_fd: int,
     ) -> WorkerSpec:
         cpu = self._placement.cpus[worker.shard]
@@ -169,8 +163,7 @@ class Spawner:
             follower=self._options.follower,
             shares_port=self._options.shares_port,
             root=self._root if worker.shard == 0 else None,
-            tcp_address=bound.tcp_address,
-            metrics_address=bound.metrics_address,
+            doors=doors,
             generations=tuple(one.generation for one in workers),
             budget=self._budget,
             arena_size=self.arena_size,

@@ -22,7 +22,10 @@ class Cluster:
     def __init__(self, config: Config, follower: bool) -> None:
         self._config = config
         self._follower = follower
-        self.tcp_address = config.tcp.address
+        self.addresses = {
+            name: getattr(config, name).address for name in ("tcp", "quic", "http", "websocket")
+        }
+        """By door: where it listens, and before that what is configured."""
 
     def metadata(self, *, of_this_node: bool = False) -> ClusterMetadata:
         """Names, addresses and roles of all nodes, this one first; or of this one alone.
@@ -34,7 +37,7 @@ class Cluster:
         role = NodeRole.FOLLOWER if self._follower else NodeRole.LEADER
         if not cluster.enabled:
             # A single node never redirects its clients.
-            ip = parse_address(self.tcp_address).host
+            ip = parse_address(self.addresses["tcp"]).host
             return ClusterMetadata(CLUSTER_NAME, (self._this(NODE_NAME, ip, role),))
         current = cluster.node.current
         this = self._this(current.name, current.ip, role)
@@ -46,10 +49,10 @@ class Cluster:
         return ClusterNode(
             name=name,
             ip=ip,
-            tcp_port=parse_address(self.tcp_address).port,
-            quic_port=parse_address(self._config.quic.address).port,
-            http_port=parse_address(self._config.http.address).port,
-            websocket_port=parse_address(self._config.websocket.address).port,
+            tcp_port=parse_address(self.addresses["tcp"]).port,
+            quic_port=parse_address(self.addresses["quic"]).port,
+            http_port=parse_address(self.addresses["http"]).port,
+            websocket_port=parse_address(self.addresses["websocket"]).port,
             role=role,
             status=NodeStatus.HEALTHY,
         )

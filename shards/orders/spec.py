@@ -4,13 +4,15 @@ The specification lies in a memfd. It may hold the encryption key and the hash o
 must not be seen in a process list. It goes through the nursery (nursery.py) together with the
 descriptors that it names, by the supervisor's numbers; the worker renumbers it.
 
-    supervisor -> worker   recover, listen(address, metrics_address), stop,
+    supervisor -> worker   recover, listen(doors), stop,
                            replace_peer(shard, generation) + 2 fds, adopt(session) + 1 fd,
                            refuse(refused)
     worker -> supervisor   metadata_ready(root_created), recovered,
-                           listening(address, metrics_address), cannot_boot(reason),
+                           listening(doors), cannot_boot(reason),
                            peer_replaced(shard, generation),
                            hand_over(shard, session) + 1 fd, passed on as adopt
+
+Doors are addresses by the name of their table in the configuration: those that are switched on.
 """
 
 import os
@@ -58,10 +60,9 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     root: Root | None
     # Empty if nothing is or was encrypted.
     encryption_key: bytes
-    # Empty on the first boot: the worker waits for orders. A restarted one goes on by itself.
-    tcp_address: str
-    # Of a restarted worker; empty if metrics are switched off.
-    metrics_address: str
+    # None on the first boot: the worker waits for orders. A restarted one goes on by itself, with
+    # the doors that its predecessor had.
+    doors: dict[str, str] | None
     generations: tuple[int, ...]
     budget: int
     arena_size: int
@@ -115,8 +116,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     """From the supervisor."""
 
     order: str
-    address: str = ""
-    metrics_address: str = ""
+    doors: dict[str, str] = {}
     shard: int = -1
     generation: int = 0
     session: SessionState | None = None
@@ -127,8 +127,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """From a worker."""
 
     event: str
-    address: str = ""
-    metrics_address: str = ""
+    doors: dict[str, str] = {}
     shard: int = -1
     generation: int = 0
     reason: str = ""

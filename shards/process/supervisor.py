@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -37,12 +38,13 @@ from borzoi.shards.identity.root_account import GENERATED_PREFIX, ROOT_PASSWORD_
 from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.nursery.link import Nursery, NurseryFailed, reap_orphans, take_in_orphans
 from borzoi.shards.nursery.process import NurseryProcess
-from borzoi.shards.nursery.spawning import Bound, Spawner, WorkerProcess
+from borzoi.shards.nursery.spawning import Spawner, WorkerProcess
 from borzoi.shards.orders.spec import CANNOT_BOOT, Event, Order
 from borzoi.shards.process.orderly_stop import STOPPED, OrderlyStop
 from borzoi.shards.process.worker_deaths import WorkerDeaths
 from borzoi.shards.settings.addresses import is_loopback
 from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.open_doors import open_doors
 from borzoi.storage.files import Files
 from borzoi.storage.layout import CURRENT_CONFIG_FILE
 from borzoi.terminal import say
@@ -128,7 +130,7 @@ class Supervisor:
         self._spawner = spawner
         self._nursery = nursery
         self._workers = [self._spawner.new_worker(shard) for shard in range(len(placement.cpus))]
-        self._bound = Bound()
+        self._doors: dict[str, str] | None = None
         self._stop = asyncio.Event()
         self._stopping = False
         self._exit_code = STOPPED
@@ -183,21 +185,19 @@ class Supervisor:
         for worker in self._workers:
             await self._event(worker, "recovered")
         # Port 0 means: shard 0 chooses, the others share its port.
-        metrics = self._config.metrics
-        metrics_address = metrics.address if metrics.enabled else ""
-        first.order(Order("listen", self._config.tcp.address, metrics_address))
-        listening = await self._event(first, "listening")
-        self._bound = Bound(listening.address, listening.metrics_address)
+        first.order(Order("listen", open_doors(self._config)))
+        doors = (await self._event(first, "listening")).doors
+        self._doors = doors
         for worker in self._workers[1:]:
-            worker.order(Order("listen", *self._bound))
+            worker.order(Order("listen", doors))
         for worker in self._workers[1:]:
             await self._event(worker, "listening")
-        self._write_current_config()
+        self._write_current_config(doors)
         LOG.info(
             "borzoi %s serves TCP on %s with %d shards on CPUs %s, durability %s, data in %s,"
             " %s loops; ready after %.2f s",
             __version__,
-            self._bound.tcp_address,
+            doors.get("tcp", "no port"),
             len(self._workers),
             ", ".join("any" if one.cpu is None else str(one.cpu) for one in self._placement.cpus),
             self._config.system.partition.durability,
@@ -205,8 +205,14 @@ class Supervisor:
             LOOPS,
             time.monotonic() - began,
         )
-        if self._bound.metrics_address:
-            self._tell_metrics(self._bound.metrics_address)
+        if "http" in doors:
+            LOG.info(
+                "HTTP is at http%s://%s",
+                "s" if self._config.http.tls.enabled else "",
+                doors["http"],
+            )
+        if "metrics" in doors:
+            self._tell_metrics(doors["metrics"])
 
     async def _bring_up(self, worker: WorkerProcess) -> None:
         """Spawn it; a nursery that fails has a successor."""
@@ -223,7 +229,7 @@ class Supervisor:
         raise NurseryFailed(f"shard {worker.shard} could not be started {SPAWNS_MAX} times")
 
     def _spawn(self, worker: WorkerProcess) -> None:
-        ours = self._spawner.spawn(worker, self._workers, self._bound)
+        ours = self._spawner.spawn(worker, self._workers, self._doors)
         worker.channel = self._open_channel(worker, ours)
         self._loop.add_reader(worker.pidfd, self._worker_died, worker)
 
@@ -293,7 +299,7 @@ class Supervisor:
             one.events.put_nowait(Event("died", shard=worker.shard))
         if self._stopping:
             return
-        if code == CANNOT_BOOT or not self._bound.tcp_address:
+        if code == CANNOT_BOOT or self._doors is None:
             LOG.error(
                 "shard %d ended with code %d while starting: the broker stops", worker.shard, code
             )
@@ -391,13 +397,9 @@ class Supervisor:
 
     # Telling.
 
-    def _write_current_config(self) -> None:
+    def _write_current_config(self, doors: Mapping[str, str]) -> None:
         """Readers take the existence of this file for "ready": it appears in one step, last."""
-        text = render_toml(
-            self._config,
-            tcp_address=self._bound.tcp_address,
-            metrics_address=self._bound.metrics_address or None,
-        )
+        text = render_toml(self._config, doors)
         Files().write_atomically(
             os.path.join(self._layout.runtime, CURRENT_CONFIG_FILE), text.encode()
         )

@@ -12,7 +12,7 @@ from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.shards.orders.spec import Root
 from borzoi.shards.run.cannot_boot import CannotBoot
-from borzoi.shards.settings.addresses import is_loopback
+from borzoi.shards.settings.open_doors import is_loopback_only
 from borzoi.shards.settings.schema import Config
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files
@@ -61,7 +61,7 @@ def open_metadata(
             raise CannotBoot(f"{layout.state_log} holds no root user")
         now_us = time.time_ns() // 1000
         created = ensure_root(writer, root.username, root.password_hash, now_us)
-    if not is_loopback(config.tcp.address):
+    if not is_loopback_only(config):
         _warn_of_known_password(writer)
     return writer, created
 

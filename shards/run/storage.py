@@ -180,7 +180,7 @@ class ShardStorage:
 
     def _clean_stop(self) -> CleanStop | None:
         """What the last run noted at its end; None for a worker that replaces a dead one."""
-        if self._spec.tcp_address:
+        if self._spec.doors is not None:
             return None
         fd = self._spec.clean_stop_fd
         return CleanStop.decode(os.pread(fd, os.fstat(fd).st_size, 0))

@@ -19,7 +19,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from borzoi.quantities import seconds
 from borzoi.router.placement import shard_of
@@ -41,6 +41,7 @@ from borzoi.shards.run.first_boot import open_metadata
 from borzoi.shards.run.memory import ShardMemory
 from borzoi.shards.run.shard import Shard
 from borzoi.shards.run.storage import ShardStorage
+from borzoi.shards.settings.errors import ConfigError
 from borzoi.storage.wal import WalDamaged
 
 LOG: Final = logging.getLogger(__name__)
@@ -51,6 +52,9 @@ IDLE_POOL_BYTES_MAX: Final = 64 * 1024 * 1024
 STOP_TASKS_TIMEOUT_S: Final = 1.0
 OPEN_COPY_TRIES_MAX: Final = 500
 OPEN_COPY_INTERVAL_S: Final = 0.02
+
+Listen: TypeAlias = Callable[[str], Awaitable[str]]
+"""Opens a door at an address; returns the address with the real port."""
 
 
 class Worker:
@@ -100,7 +104,7 @@ class Worker:
             writer = self._open_metadata()
             copy = writer.copy
         else:
-            if not self._spec.tcp_address:
+            if self._spec.doors is None:
                 await self._supervisor.wait_step("recover")
             writer = None
             copy = await self._open_copy()
@@ -182,61 +186,48 @@ class Worker:
 
     async def _listen(self) -> None:
         """Open the doors: where we are ordered to, or where our predecessor had them."""
-        address, metrics_address = self._spec.tcp_address, self._spec.metrics_address
-        is_restart = bool(address)
-        if not is_restart:
-            order = await self._supervisor.wait_step("listen")
-            address, metrics_address = order.address, order.metrics_address
-        check_ports = not is_restart and self._spec.shard == METADATA_SHARD
-        if self._config.tcp.enabled:
-            check_port = check_ports and not self._spec.shares_port
-            address = await self._open_door(
-                "tcp.address", address, self._listen_tcp, check_port=check_port
-            )
-        if metrics_address:
-            try:
-                metrics_address = await self._open_door(
-                    "metrics.address",
-                    metrics_address,
-                    self._shard.metrics_door.listen,
-                    check_port=check_ports,
-                )
-            except CannotBoot as error:
-                if not is_restart:
-                    raise
-                # Another process took the port meanwhile; the broker serves clients without it.
-                LOG.error("no metrics from this shard: %s", error)
-        self._shard.cluster.tcp_address = address
+        wanted = self._spec.doors
+        if wanted is None:
+            wanted = (await self._supervisor.wait_step("listen")).doors
+        listeners: dict[str, Listen] = {
+            "tcp": self._listen_tcp,
+            "http": self._shard.web.listen,
+            "metrics": self._shard.metrics_door.listen,
+        }
+        doors = {
+            name: await self._open_door(name, wanted[name], listeners[name]) for name in wanted
+        }
+        self._shard.cluster.addresses.update(doors)
         # The supervisor watches from now on, and the slowest shard may have taken minutes.
         self._memory.control.beat(time.monotonic_ns())
-        self.tell(Event("listening", address, metrics_address))
+        self.tell(Event("listening", doors))
 
     async def _listen_tcp(self, address: str) -> str:
         return await self._shard.listener.listen(address, self._config.tcp.socket)
 
-    async def _open_door(
-        self,
-        setting: str,
-        address: str,
-        listen: Callable[[str], Awaitable[str]],
-        *,
-        check_port: bool,
-    ) -> str:
+    async def _open_door(self, name: str, address: str, listen: Listen) -> str:
         """The shards share their port, and would share it with another broker without a word.
 
         Only a broker of its own data directory can do that: two of one directory are kept apart by
         its lock.
         """
+        is_first = self._spec.doors is None and self._spec.shard == METADATA_SHARD
         try:
-            if check_port:
+            if is_first and not (name == "tcp" and self._spec.shares_port):
                 check_port_is_free(address)
             return await listen(address)
+        except ConfigError as error:
+            raise CannotBoot(str(error)) from error
         except OSError as error:
-            variable = PREFIX + setting.upper().replace(".", "_")
-            raise CannotBoot(
+            problem = (
                 f"cannot listen on {address}: {error};"
-                f" {setting} or {variable} names another address"
-            ) from error
+                f" {name}.address or {PREFIX}{name.upper()}_ADDRESS names another address"
+            )
+            if name != "tcp" and self._spec.doors is not None:
+                # Another process took the port meanwhile; the broker serves clients without it.
+                LOG.error("no %s from this shard: %s", name, problem)
+                return address
+            raise CannotBoot(problem) from error
 
     # Serving.
 
@@ -255,6 +246,7 @@ class Worker:
     def _tick(self) -> None:
         self._memory.control.beat(time.monotonic_ns())
         self._shard.listener.check_deadlines()
+        self._shard.web.check_deadlines()
         self._memory.pool.trim(IDLE_POOL_BYTES_MAX)
 
     def _save(self) -> None:
@@ -287,6 +279,7 @@ class Worker:
     async def _stop(self) -> int:
         """Stop serving, bring everything to the disk, and note that it was a clean stop."""
         self._shard.listener.close()
+        await self._shard.web.close()
         self._shard.metrics_door.close()
         if self._shard.archiver is not None:
             self._shard.archiver.stop()

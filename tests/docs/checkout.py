@@ -70,7 +70,11 @@ class Checkout:
             broker = self._broker = subprocess.Popen(
                 SERVE.split(),
                 cwd=self.root,
-                env={**self._environment, "IGGY_TCP_ADDRESS": "127.0.0.1:0"},
+                env={
+                    **self._environment,
+                    "IGGY_TCP_ADDRESS": "127.0.0.1:0",
+                    "IGGY_HTTP_ADDRESS": "127.0.0.1:0",
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

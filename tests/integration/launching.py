@@ -17,7 +17,11 @@ IGGY_SERVER: Final = Path(sys.executable).with_name("iggy-server")
 def environment(data: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """Ours without any IGGY_ variables, plus these."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith("IGGY_")}
-    ours = {"IGGY_SYSTEM_PATH": str(data), "IGGY_TCP_ADDRESS": "127.0.0.1:0"}
+    ours = {
+        "IGGY_SYSTEM_PATH": str(data),
+        "IGGY_TCP_ADDRESS": "127.0.0.1:0",
+        "IGGY_HTTP_ENABLED": "false",
+    }
     return {**kept, **ours, **settings}
 
 

@@ -54,7 +54,7 @@ LISTENERS = {"tcp", "http", "quic", "websocket", "metrics"}
 
 @pytest.mark.parametrize("transport", sorted(LISTENERS))
 def test_bound_addresses_replace_the_configured(transport: str) -> None:
-    text = render_toml(Config(), **{f"{transport}_address": "127.0.0.1:40001"})
+    text = render_toml(Config(), {transport: "127.0.0.1:40001"})
     document: dict[str, Any] = tomllib.loads(text)
     assert document[transport]["address"] == "127.0.0.1:40001"
     others = LISTENERS - {transport}

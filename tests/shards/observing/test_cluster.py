@@ -18,7 +18,7 @@ def node(name: str, ip: str, ports: tuple[int, int, int, int], role: NodeRole) -
 )
 def test_one_node_with_the_port_that_is_really_bound(follower: bool, role: NodeRole) -> None:
     cluster = Cluster(Config(tcp=Tcp(address="10.0.0.1:0")), follower)
-    cluster.tcp_address = "10.0.0.1:40001"
+    cluster.addresses["tcp"] = "10.0.0.1:40001"
     metadata = cluster.metadata()
     assert metadata.name == "single-node"
     assert metadata.nodes == (node("iggy-node", "10.0.0.1", (40001, 8080, 3000, 8092), role),)
@@ -27,7 +27,7 @@ def test_one_node_with_the_port_that_is_really_bound(follower: bool, role: NodeR
 def test_the_shipped_cluster_has_two_nodes_and_leads() -> None:
     """Official tests switch it on without naming nodes; being no leader would send them away."""
     cluster = Cluster(Config(cluster=ClusterConfig(enabled=True)), follower=False)
-    cluster.tcp_address = "127.0.0.1:40001"
+    cluster.addresses["tcp"] = "127.0.0.1:40001"
     metadata = cluster.metadata()
     assert metadata.name == "iggy-cluster"
     assert metadata.nodes == (
