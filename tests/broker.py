@@ -82,6 +82,8 @@ class BrokerProcess:
             "IGGY_HTTP_ENABLED": "false",
             **self.settings,
         }
+        if self.http_address and "IGGY_HTTP_ADDRESS" in self.settings:
+            environment["IGGY_HTTP_ADDRESS"] = self.http_address
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command,

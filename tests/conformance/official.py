@@ -9,13 +9,19 @@ from typing import Final, NamedTuple
 
 from apache_iggy import IggyClient, PollingStrategy, ReceiveMessage, SendMessage
 
+from borzoi.shards.web.failures import snake_case
 from tests.broker import BrokerProcess
-
-TRANSPORTS: Final = {"tcp": "iggy+tcp"}
-"""Name of the transport, which is also its table in the configuration, and its URL scheme."""
 
 # The client waits this long before it dials a second time; its own default is five seconds.
 QUICK_RECONNECT: Final = "reestablish_after=50ms&reconnection_interval=50ms"
+
+TRANSPORTS: Final = {"tcp": ("iggy+tcp", QUICK_RECONNECT), "http": ("iggy+http", "retries=3")}
+"""Name of the transport, which is also its table in the configuration; URL scheme and options."""
+
+WITH_SESSIONS: Final = ("tcp",)
+"""Transports with a session, and so with groups and logins by connection string. Over HTTP the
+client does not use the credentials of its connection string, and refuses to join a group."""
+
 POLL_COUNT: Final = 1000
 
 
@@ -39,16 +45,28 @@ def address_of(broker: BrokerProcess, transport: str) -> str:
 
 def client_for(broker: BrokerProcess, transport: str, credentials: str = "iggy:iggy") -> IggyClient:
     """A client that will log in by itself, also after a reconnect; not connected yet."""
-    scheme = TRANSPORTS[transport]
+    scheme, options = TRANSPORTS[transport]
     where = address_of(broker, transport)
-    return IggyClient.from_connection_string(f"{scheme}://{credentials}@{where}?{QUICK_RECONNECT}")
+    return IggyClient.from_connection_string(f"{scheme}://{credentials}@{where}?{options}")
 
 
 async def connected(broker: BrokerProcess, transport: str) -> IggyClient:
     """A client that is logged in."""
     client = client_for(broker, transport)
     await client.connect()
+    if transport not in WITH_SESSIONS:
+        await client.login_user("iggy", "iggy")
     return client
+
+
+def says(name: str) -> str:
+    """A pattern for an error of the client, whatever the transport.
+
+    Over HTTP the client has one name for all that is not found, and else shows the body.
+    """
+    if name.endswith("NotFound"):
+        return f"{name}|^ResourceNotFound"
+    return f'{name}|"code\\\\":\\\\"{snake_case(name)}'
 
 
 async def new_topic(client: IggyClient, name: str, partitions_count: int = 1) -> str:

@@ -17,11 +17,11 @@ from apache_iggy import AutoCommit, IggyClient, IggyConsumer, PollingStrategy, S
 from tests.broker import BrokerProcess
 from tests.conformance.official import (
     QUICK_RECONNECT,
-    TRANSPORTS,
     address_of,
     connected,
     new_topic,
     payloads,
+    says,
     send,
 )
 
@@ -117,7 +117,7 @@ def test_connection_strings_that_mean_nothing(text: str) -> None:
         IggyClient.from_connection_string(text)
 
 
-@pytest.mark.parametrize("scheme", ["iggy", *sorted(TRANSPORTS.values())])
+@pytest.mark.parametrize("scheme", ["iggy", "iggy+tcp"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -146,7 +146,7 @@ def test_names_of_impossible_length(standing_broker: BrokerProcess, transport: s
     async def check() -> None:
         client = await connected(standing_broker, transport)
         for name in ("", "n" * 256):
-            with pytest.raises(RuntimeError, match="InvalidFormat"):
+            with pytest.raises(RuntimeError, match=f"InvalidFormat|{says('InvalidStreamName')}"):
                 await client.create_stream(name)
 
     asyncio.run(check())
@@ -161,9 +161,9 @@ def test_a_topic_without_partitions(
         topic = await client.get_topic(name, name)
         assert topic is not None
         assert topic.partitions_count == 0
-        with pytest.raises(RuntimeError, match="PartitionNotFound"):
+        with pytest.raises(RuntimeError, match=says("PartitionNotFound")):
             await send(client, name, 0, b"x")
-        with pytest.raises(RuntimeError, match="PartitionNotFound"):
+        with pytest.raises(RuntimeError, match=says("PartitionNotFound")):
             await payloads(client, name, PollingStrategy.First())
 
     asyncio.run(check())
@@ -175,7 +175,7 @@ def test_an_empty_batch_is_refused_by_the_client(
     async def check() -> None:
         client = await connected(standing_broker, transport)
         await new_topic(client, name)
-        with pytest.raises(RuntimeError, match="InvalidMessagesCount"):
+        with pytest.raises(RuntimeError, match=says("InvalidMessagesCount")):
             await client.send_messages(name, name, 0, [])
         # Its connection goes on.
         await send(client, name, 0, b"x")
@@ -207,10 +207,10 @@ def test_many_tasks_share_one_client(
 
 
 def test_what_a_consumer_tells_about_itself(
-    standing_broker: BrokerProcess, transport: str, name: str
+    standing_broker: BrokerProcess, session_transport: str, name: str
 ) -> None:
     async def check() -> None:
-        client = await connected(standing_broker, transport)
+        client = await connected(standing_broker, session_transport)
         await new_topic(client, name)
         await send(client, name, 0, b"0", b"1", b"2")
         consumer: IggyConsumer = await client.consumer_group(
