@@ -177,6 +177,28 @@ class PollQuery(Body, frozen=True):
     value: U64 = 0
     count: U32 = POLLED_BY_DEFAULT
     auto_commit: bool = False
+    wait: str = ""
+    """How long to wait for messages if there are none, like "30s" (ours)."""
+
+
+class StreamQuery(Body, frozen=True):
+    """Where a stream begins; Last-Event-ID counts before it."""
+
+    consumer_id: ConsumerId = 1
+    partition_id: U32 = 0
+    kind: Literal["offset", "o", "timestamp", "t", "first", "f", "last", "l", "next", "n"] = (
+        "offset"
+    )
+    value: U64 = 0
+    auto_commit: bool = False
+
+
+class SendQuery(Body, frozen=True):
+    """Of a send whose body is no JSON: the partition, or a key in base64; and how many messages."""
+
+    partition_id: U32 | None = None
+    key: str | None = None
+    count: U32 | None = None
 
 
 class PartitioningBody(Body, frozen=True):

@@ -25,9 +25,11 @@ from borzoi.shards.admission.places import ConnectionPlaces
 from borzoi.shards.doors.listener import BACKLOG, bound_address, open_socket
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.identity.origins import host_of, origin_of
+from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.settings.addresses import is_loopback
 from borzoi.shards.settings.schema import Http, Limits, TcpSocket
+from borzoi.shards.web.arrivals import Arrivals
 from borzoi.shards.web.caller import HttpCaller
 from borzoi.shards.web.connections import Connections, HttpConnection
 from borzoi.shards.web.cors import CorsRules
@@ -41,6 +43,7 @@ from borzoi.shards.web.reading import read_body, room_for_body
 from borzoi.shards.web.revocations import Revocations
 from borzoi.shards.web.routes import Offers, all_routes
 from borzoi.shards.web.routing import Route, Router
+from borzoi.shards.web.streaming import Streaming
 from borzoi.shards.web.tls import tls_context
 from borzoi.shards.web.tokens import Claims, InvalidToken, Tokens
 from borzoi.shares import Shares, address_taker, user_taker
@@ -102,6 +105,11 @@ class HttpApi:
         self.connections = Connections(loop, self._handle, places, self._refused)
         self._server: asyncio.Server | None = None
         self._closing = asyncio.Event()
+        self._arrivals = Arrivals(
+            loop,
+            services.describer.published_at,
+            is_buffered=services.durability is Durability.BUFFERED,
+        )
         self._purged_at = loop.time()
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
@@ -115,7 +123,11 @@ class HttpApi:
         logins.refuses_passwords = self._refuses_passwords(address, context)
         metrics = self._http.metrics
         offers = Offers(
-            logins, self._metrics_text, metrics.endpoint if metrics.enabled else None, self._closing
+            logins,
+            self._metrics_text,
+            metrics.endpoint if metrics.enabled else None,
+            self._closing,
+            Streaming(self._arrivals, self._tokens, self._closing),
         )
         self._router = Router(all_routes(offers))
         listening = open_socket(address, TcpSocket())
@@ -131,6 +143,7 @@ class HttpApi:
     async def close(self) -> None:
         """Stop accepting, let requests in work end, drop everything else."""
         self._closing.set()
+        self._arrivals.wake_all()
         if self._server is None:
             return
         self._server.close()
@@ -191,7 +204,7 @@ class HttpApi:
         if request.method == "OPTIONS" and self._cors.enabled:
             return web.Response(headers=headers | self._cors.preflight(request.headers))
         path = request.rel_url.raw_path
-        claims = None if self._router.is_public(path) else self._claims(request)
+        claims = self._claims(request, is_needed=not self._router.is_public(path))
         connection.user_id = None if claims is None else claims.user_id
         route, names = self._router.find(request.method, segments_of(path))
         query = None
@@ -210,13 +223,16 @@ class HttpApi:
                 outcome = await outcome
         return _answered(route, outcome, headers)
 
-    def _claims(self, request: web.BaseRequest) -> Claims:
+    def _claims(self, request: web.BaseRequest, *, is_needed: bool) -> Claims | None:
+        """What the token of a request says. Where none is needed, a bad one counts as none."""
         header = request.headers.get("Authorization", "")
         try:
             if not header.startswith(BEARER):
                 raise InvalidToken("there is none")
             return self._tokens.check(header[len(BEARER) :])
         except InvalidToken as error:
+            if not is_needed:
+                return None
             LOG.debug("refused a token: %s", error)
             raise without_token() from None
 

@@ -21,8 +21,9 @@ from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.rings.peers import ABANDONED
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.serving.new_life import Named, new_life
+from borzoi.shards.web import octets
 from borzoi.shards.web.bodies import PollQuery
-from borzoi.shards.web.exchange import Exchange, Outcome, Raw
+from borzoi.shards.web.exchange import Exchange, Outcome, Raw, RawBody
 from borzoi.shards.web.failures import JSON
 from borzoi.shards.web.limits import PIECE_SIZE
 from borzoi.shards.web.message_json import batch_of, partitioning_of, polled_pieces
@@ -44,9 +45,19 @@ class Polled(NamedTuple):
 
 
 async def send(one: Exchange) -> Outcome:
-    """Append a batch given as JSON."""
-    batch = batch_of(one.body.messages, one.services.clock.now_us())
-    await append(one, partitioning_of(one.body.partitioning), batch, len(one.body.messages))
+    """Append a batch given as JSON, as lines of JSON or as bytes."""
+    body, now_us = one.body, one.services.clock.now_us()
+    if not isinstance(body, RawBody):
+        batch = batch_of(body.messages, now_us)
+        await append(one, partitioning_of(body.partitioning), batch, len(body.messages))
+        return
+    partitioning = octets.partitioning_of(one.query)
+    if body.content_type == octets.LINES:
+        lines = octets.messages_of(body.data)
+        await append(one, partitioning, batch_of(lines, now_us), len(lines))
+    else:
+        stored, count = octets.batch_of(body.data, one.query.count)
+        await append(one, partitioning, stored, count)
 
 
 async def append(one: Exchange, partitioning: Partitioning, batch: bytearray, count: int) -> None:
@@ -63,11 +74,6 @@ async def append(one: Exchange, partitioning: Partitioning, batch: bytearray, co
         if moved is None:
             raise
         await services.appends.offset_of(user, moved, view, count)
-
-
-async def poll(one: Exchange) -> Outcome:
-    """Read messages, as JSON."""
-    return await answer(one, await polled(one, one.query))
 
 
 async def polled(one: Exchange, query: PollQuery) -> Polled:
@@ -124,8 +130,11 @@ async def read(one: Exchange, target: Target, poll: Poll) -> Polled:
 
 
 async def answer(one: Exchange, found: Polled) -> Outcome:
-    """Messages as JSON: at once if they are few, else in pieces."""
+    """Messages as the client accepts them: JSON at once if they are few, else in pieces."""
+    accepted = one.request.headers.get("Accept", "")
     slices = found.slices
+    if octets.OCTETS in accepted or octets.LINES in accepted:
+        return await _answer_otherwise(one, found, octets.OCTETS in accepted)
     pieces = polled_pieces(
         found.partition_id, found.current_offset, slices.message_count, slices.views
     )
@@ -134,8 +143,21 @@ async def answer(one: Exchange, found: Polled) -> Outcome:
     return await write_pieces(one, pieces, JSON, {})
 
 
+async def _answer_otherwise(one: Exchange, found: Polled, as_octets: bool) -> Outcome:
+    slices = found.slices
+    headers = {
+        "Partition-Id": str(found.partition_id),
+        "Current-Offset": str(found.current_offset),
+        "Messages-Count": str(slices.message_count),
+    }
+    if not as_octets:
+        return await write_pieces(one, octets.lines_of(slices.views), octets.LINES, headers)
+    headers["Content-Length"] = str(slices.size)
+    return await write_pieces(one, octets.pieces_of(slices.views), octets.OCTETS, headers)
+
+
 async def write_pieces(
-    one: Exchange, pieces: Iterator[bytes], content_type: str, headers: dict[str, str]
+    one: Exchange, pieces: Iterator[bytes | memoryview], content_type: str, headers: dict[str, str]
 ) -> web.StreamResponse:
     """A large answer, each piece when the one before has left."""
     response = web.StreamResponse(headers={**one.headers, **headers, "Content-Type": content_type})

@@ -14,11 +14,14 @@ from borzoi.protocol.commands.streams import DeleteStream, GetStream, GetStreams
 from borzoi.protocol.commands.system import GetClients, GetClusterMetadata, GetStats
 from borzoi.protocol.commands.topics import DeleteTopic, GetTopic, GetTopics, PurgeTopic
 from borzoi.protocol.commands.users import DeleteUser, GetUser, GetUsers
-from borzoi.shards.web import answers, bodies, commands, messages, objects, system
+from borzoi.shards.web import answers, bodies, commands, messages, objects, octets, system
 from borzoi.shards.web.commands import command, of_stream, of_topic, of_user
-from borzoi.shards.web.exchange import Exchange, Outcome
+from borzoi.shards.web.exchange import Exchange, Outcome, Raw
+from borzoi.shards.web.failures import JSON
 from borzoi.shards.web.logins import HttpLogins
+from borzoi.shards.web.openapi import document
 from borzoi.shards.web.routing import Route
+from borzoi.shards.web.streaming import EVENTS, Streaming
 
 STREAM = "/streams/{stream_id}"
 TOPIC = f"{STREAM}/topics/{{topic_id}}"
@@ -36,19 +39,36 @@ class Offers(NamedTuple):
     metrics_text: Callable[[], Awaitable[bytes]]
     metrics_path: str | None
     closing: asyncio.Event
+    streaming: Streaming
 
 
 def all_routes(offers: Offers) -> tuple[Route, ...]:
-    """The whole table."""
-    return (
+    """The whole table, and the document that describes it."""
+    rows = (
         *_of_system(offers),
         *_of_users(offers.logins),
         *_of_streams(),
         *_of_topics(),
-        *_of_messages(),
+        *_of_messages(offers.streaming),
         *_of_consumers(),
         *_ours(offers),
     )
+    described: list[bytes] = []
+
+    def describe(_exchange: Exchange) -> Outcome:
+        if not described:
+            described.append(document(whole))
+        return Raw(described[0], JSON)
+
+    own = Route(
+        "GET", "/openapi.json", describe, "This document", answer=dict[str, Any], is_public=True
+    )
+    whole = (*rows, own)
+    return whole
+
+
+def _text(path: str, call: Callable[[Exchange], Outcome], summary: str) -> Route:
+    return Route("GET", path, call, summary, is_public=True, is_text=True)
 
 
 def _always(make: Callable[[], Any]) -> Callable[[Exchange], Any]:
@@ -58,8 +78,8 @@ def _always(make: Callable[[], Any]) -> Callable[[Exchange], Any]:
 
 def _of_system(offers: Offers) -> list[Route]:
     rows = [
-        Route("GET", "/", system.say("Iggy API"), "The name of this API", is_public=True),
-        Route("GET", "/ping", system.say("pong"), "Whether the broker answers", is_public=True),
+        _text("/", system.say("Iggy API"), "The name of this API"),
+        _text("/ping", system.say("pong"), "Whether the broker answers"),
         Route(
             "GET", "/stats",
             command(Code.GET_STATS, _always(GetStats), answers.stats),
@@ -256,15 +276,20 @@ def _of_topics() -> list[Route]:
     ]  # fmt: skip
 
 
-def _of_messages() -> list[Route]:
+def _of_messages(reads: Streaming) -> list[Route]:
+    async def poll(one: Exchange) -> Outcome:
+        return await messages.answer(one, await reads.poll(one, one.query))
+
     return [
         Route(
             "POST", MESSAGES, messages.send, "Send messages",
-            body=bodies.SendBody, status=201,
+            body=bodies.SendBody, query=bodies.SendQuery, status=201,
+            other_bodies=(octets.OCTETS, octets.LINES),
         ),
         Route(
-            "GET", MESSAGES, messages.poll, "Poll messages",
+            "GET", MESSAGES, poll, "Poll messages",
             query=bodies.PollQuery, answer=objects.PolledAnswer,
+            other_types=(octets.OCTETS, octets.LINES),
         ),
         Route(
             "GET", f"{MESSAGES}/flush/{{partition_id}}/{{fsync}}",
@@ -326,9 +351,11 @@ def _of_consumers() -> list[Route]:
 def _ours(offers: Offers) -> list[Route]:
     """What Iggy's server does not have."""
     return [
-        Route("GET", "/healthz", system.say("ok"), "Whether the shard lives", is_public=True),
+        _text("/healthz", system.say("ok"), "Whether the shard lives"),
+        _text("/readyz", system.readiness(offers.closing), "Whether the shard takes requests"),
         Route(
-            "GET", "/readyz", system.readiness(offers.closing),
-            "Whether the shard takes requests", is_public=True,
+            "GET", f"{MESSAGES}/stream", offers.streaming.stream,
+            "Messages as server-sent events, from now on or from an offset",
+            query=bodies.StreamQuery, other_types=(EVENTS,),
         ),
     ]  # fmt: skip

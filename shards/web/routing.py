@@ -29,6 +29,9 @@ class Route:
 
     status: int = 200
     is_public: bool = False
+    is_text: bool = False
+    """Whether the answer is plain text."""
+
     other_types: tuple[str, ...] = ()
     """Content types of answers that are no JSON."""
 

@@ -99,12 +99,16 @@ class Tokens:
             self._seen[token] = claims
             if len(self._seen) > TOKENS_KEPT_MAX:
                 self._seen.popitem(last=False)
+        self.check_again(claims)
+        return claims
+
+    def check_again(self, claims: Claims) -> None:
+        """Raise InvalidToken if what a token said before does not hold any more."""
         now = self._clock()
         if claims.expiry + self._leeway_s <= now or claims.not_before - self._leeway_s > now:
             raise InvalidToken("not valid now")
         if self._is_revoked(claims):
             raise InvalidToken("withdrawn")
-        return claims
 
     def _read(self, token: str) -> Claims:
         if len(token) > TOKEN_SIZE_MAX:
