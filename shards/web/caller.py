@@ -42,6 +42,9 @@ class HttpCaller:
     def speak(self, generation: Generation) -> None:
         """JSON is the same for all generations."""
 
+    def bind(self, session: int) -> None:
+        """There is no session to number."""
+
     @property
     def claims(self) -> Claims:
         """What the token says. Unauthenticated without one."""

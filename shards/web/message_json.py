@@ -7,11 +7,12 @@ with many small messages are better served by `application/octet-stream` (octets
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from borzoi.protocol.edges import uncut
 from borzoi.protocol.errors import (
     BrokerError,
     InvalidCommand,
@@ -102,14 +103,14 @@ def check_sizes(number: int, payload_size: int, headers_size: int) -> None:
 
 
 def polled_pieces(
-    partition_id: int, current_offset: int, count: int, views: Iterable[memoryview]
+    partition_id: int, current_offset: int, count: int, views: Sequence[memoryview]
 ) -> Iterator[bytes]:
     """The answer to a poll, in pieces of about PIECE_SIZE or one message."""
     head = f'{{"partition_id":{partition_id},"current_offset":{current_offset},"count":{count}'
     parts = [head, ',"messages":[']
     size = 0
     comma = ""
-    for view in views:
+    for view in uncut(views):
         at = 0
         while at < len(view):
             text, at = message_at(view, at)

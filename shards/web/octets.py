@@ -9,12 +9,13 @@ the wire check them where they lie. What a poll returns so can be sent so.
 
 import binascii
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from borzoi.protocol.batch import MESSAGE_HEADER_SIZE, check_sent_batch, sent_index
+from borzoi.protocol.edges import uncut
 from borzoi.protocol.errors import InvalidKeyValueLength, InvalidMessagesCount, InvalidMessagesSize
 from borzoi.protocol.identifiers import (
     NAME_SIZE_MAX,
@@ -77,11 +78,11 @@ def messages_of(data: bytes) -> list[MessageBody]:
         raise plain(400, f"a line is no JSON: {error}") from None
 
 
-def lines_of(views: Iterable[memoryview]) -> Iterator[bytes]:
+def lines_of(views: Sequence[memoryview]) -> Iterator[bytes]:
     """Messages as lines of JSON, in pieces of about PIECE_SIZE or one message."""
     parts: list[str] = []
     size = 0
-    for view in views:
+    for view in uncut(views):
         at = 0
         while at < len(view):
             text, at = message_at(view, at)

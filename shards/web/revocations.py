@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from borzoi.messagepack import NotPacked, pack, unpack
-from borzoi.protocol.errors import IoError
+from borzoi.protocol.errors import InvalidAccessToken, IoError
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.requests import DeathRule, Done, Request
@@ -165,6 +165,10 @@ class Revocations:
         self._by_user = +self._by_user
 
     def _write(self, request: Revoke, done: Done) -> None:
+        if request.high * WORD + request.low in self._rows:
+            # Of two requests that refresh one token, one gets another.
+            done(InvalidAccessToken.status)
+            return
         revoked = Revoked(request.high, request.low, request.expiry, request.user_id)
         self._take(revoked)
         self._waiting.append((revoked, done))

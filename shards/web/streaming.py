@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from borzoi.protocol.edges import uncut
 from borzoi.protocol.errors import BrokerError
 from borzoi.quantities import parse_duration_us
 from borzoi.router.target import Target
@@ -148,7 +149,7 @@ def _first(one: Exchange) -> PollQuery:
 def _events(found: Polled) -> bytes:
     parts: list[str] = []
     offset = found.slices.first_offset
-    for view in found.slices.views:
+    for view in uncut(found.slices.views):
         at = 0
         while at < len(view):
             text, at = message_at(view, at)
