@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from borzoi.protocol.headers import HeaderKind
 from borzoi.protocol.permissions import (
     GlobalPermissions,
     Permissions,
@@ -32,6 +33,7 @@ from borzoi.protocol.responses import (
     UserDetails,
     UserInfo,
 )
+from borzoi.protocol.responses.options import OptionDescription
 from borzoi.shards.web.figures import float32, size_text
 from borzoi.shards.web.objects import (
     CacheAnswer,
@@ -46,6 +48,7 @@ from borzoi.shards.web.objects import (
     MembershipAnswer,
     NodeAnswer,
     OffsetAnswer,
+    OptionAnswer,
     PartitionAnswer,
     RawTokenAnswer,
     Rights,
@@ -182,6 +185,14 @@ def client_details(one: ClientDetails) -> ClientDetailsAnswer:
 def cluster(one: ClusterMetadata) -> ClusterAnswer:
     """All nodes."""
     return ClusterAnswer(one.name, [_node(each) for each in one.nodes])
+
+
+def options(found: Iterable[OptionDescription]) -> list[OptionAnswer]:
+    """The options of a kind of thing."""
+    return [
+        OptionAnswer(one.key, HeaderKind(one.kind).name.lower(), list(one.default), one.description)
+        for one in found
+    ]
 
 
 def stats(one: Stats) -> StatsAnswer:

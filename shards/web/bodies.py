@@ -17,6 +17,8 @@ U64: TypeAlias = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum":
 Codec: TypeAlias = Literal["none", "gzip", "lz4", "zstd"]
 Status: TypeAlias = Literal["active", "inactive"]
 ConsumerId: TypeAlias = str | U32
+Options: TypeAlias = dict[str, str] | None
+"""Of the 0.9 generation: named values, each as text."""
 
 POLLED_BY_DEFAULT: Final = 10
 
@@ -53,6 +55,7 @@ class CreateUserBody(Body, frozen=True):
     password: str
     status: Status = "active"
     permissions: Rights | None = None
+    options: Options = None
 
 
 class UpdateUserBody(Body, frozen=True):
@@ -60,6 +63,7 @@ class UpdateUserBody(Body, frozen=True):
 
     username: str | None = None
     status: Status | None = None
+    options: Options = None
 
 
 class PermissionsBody(Body, frozen=True):
@@ -83,9 +87,16 @@ class CreateTokenBody(Body, frozen=True):
 
 
 class NameBody(Body, frozen=True):
-    """A name for a stream or a consumer group."""
+    """A name for a consumer group."""
 
     name: str
+
+
+class StreamBody(Body, frozen=True):
+    """A name for a stream."""
+
+    name: str
+    options: Options = None
 
 
 class CreateTopicBody(Body, frozen=True):
@@ -97,6 +108,7 @@ class CreateTopicBody(Body, frozen=True):
     message_expiry: U64 = 0
     max_topic_size: U64 = 0
     replication_factor: U8 | None = None
+    options: Options = None
 
 
 class UpdateTopicBody(Body, frozen=True):
@@ -107,6 +119,7 @@ class UpdateTopicBody(Body, frozen=True):
     message_expiry: U64 | None = None
     max_topic_size: U64 | None = None
     replication_factor: U8 | None = None
+    options: Options = None
 
 
 class PartitionsBody(Body, frozen=True):

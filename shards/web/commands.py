@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from inspect import iscoroutine
 from typing import Any, Final
 
-from borzoi.protocol.codes import Code
+from borzoi.protocol.codes import Code, LaterCode
 from borzoi.protocol.commands.groups import (
     CreateConsumerGroup,
     DeleteConsumerGroup,
@@ -27,8 +27,10 @@ from borzoi.protocol.commands.sessions import (
 )
 from borzoi.protocol.commands.streams import CreateStream, UpdateStream
 from borzoi.protocol.commands.system import (
+    DescribeOptions,
     GetClient,
     GetSnapshot,
+    OptionScope,
     SnapshotCompression,
     SnapshotType,
 )
@@ -45,6 +47,7 @@ from borzoi.protocol.commands.users import (
     UpdatePermissions,
     UpdateUser,
 )
+from borzoi.protocol.consensus.options import pack_options
 from borzoi.protocol.errors import (
     BrokerError,
     InvalidCommand,
@@ -55,6 +58,7 @@ from borzoi.protocol.errors import (
     StreamIdNotFound,
     TooManyPartitions,
 )
+from borzoi.protocol.headers import HeaderField, HeaderKind
 from borzoi.protocol.identifiers import NAME_SIZE_MAX, Consumer, ConsumerKind
 from borzoi.protocol.permissions import UserStatus
 from borzoi.shards.handlers.table import HANDLERS
@@ -70,12 +74,14 @@ STATUSES: Final = {"active": UserStatus.ACTIVE, "inactive": UserStatus.INACTIVE}
 FSYNC: Final = {"true": True, "false": False, "fsync=true": True, "fsync=false": False}
 """The official client of this generation writes the second form."""
 
+SCOPES: Final = {scope.name.lower(): scope for scope in OptionScope}
+
 Make = Callable[[Exchange], Any]
 Missing = Callable[[State, Any], object]
 
 
 def command(
-    code: Code,
+    code: Code | LaterCode,
     make: Make,
     form: Callable[[Any], Any] | None = None,
     missing: Missing | None = None,
@@ -144,12 +150,13 @@ def of_user(make: Callable[..., Any]) -> Make:
 
 def create_stream(one: Exchange) -> CreateStream:
     """A new stream."""
-    return CreateStream(_name(one.body.name, InvalidStreamName))
+    return CreateStream(_name(one.body.name, InvalidStreamName), _options(one))
 
 
 def update_stream(one: Exchange) -> UpdateStream:
     """A new name for a stream."""
-    return UpdateStream(one.stream, _name(one.body.name, InvalidStreamName))
+    name = _name(one.body.name, InvalidStreamName)
+    return UpdateStream(one.stream, name, _options(one))
 
 
 def create_topic(one: Exchange) -> CreateTopic:
@@ -165,6 +172,7 @@ def create_topic(one: Exchange) -> CreateTopic:
         body.max_topic_size,
         body.replication_factor or 1,
         _name(body.name, InvalidTopicName),
+        _options(one),
     )
 
 
@@ -192,6 +200,7 @@ def update_topic(one: Exchange) -> UpdateTopic:
         now.max_topic_size if body.max_topic_size is None else body.max_topic_size,
         body.replication_factor or now.replication_factor,
         name,
+        _options(one),
     )
 
 
@@ -267,13 +276,14 @@ def create_user(one: Exchange) -> CreateUser:
     """A new user."""
     body = one.body
     permissions = permissions_of(body.permissions)
-    return CreateUser(body.username, body.password, STATUSES[body.status], permissions)
+    status = STATUSES[body.status]
+    return CreateUser(body.username, body.password, status, permissions, _options(one))
 
 
 def update_user(one: Exchange) -> UpdateUser:
     """A new name or status for a user."""
     status = None if one.body.status is None else STATUSES[one.body.status]
-    return UpdateUser(one.id("user_id"), one.body.username, status)
+    return UpdateUser(one.id("user_id"), one.body.username, status, _options(one))
 
 
 def update_permissions(one: Exchange) -> UpdatePermissions:
@@ -301,12 +311,28 @@ def get_client(one: Exchange) -> GetClient:
     return GetClient(u32(one.path["client_id"], "client_id"))
 
 
+def describe_options(one: Exchange) -> DescribeOptions:
+    """The options of topics, streams or users."""
+    scope = SCOPES.get(one.path["scope"])
+    if scope is None:
+        raise plain(400, f"scope is {one.path['scope']!r}: needs one of {', '.join(SCOPES)}")
+    return DescribeOptions(scope)
+
+
 def get_snapshot(one: Exchange) -> GetSnapshot:
     """An archive that describes the broker."""
     types = tuple(SnapshotType[_upper(name)] for name in one.body.snapshot_types)
     if SnapshotType.ALL in types and len(types) > 1:
         raise InvalidCommand("a snapshot of everything has no other parts")
     return GetSnapshot(SnapshotCompression[one.body.compression.upper()], types)
+
+
+def _options(one: Exchange) -> bytes:
+    """Options as the wire has them: each value as text, which every key accepts."""
+    given = one.body.options or {}
+    return pack_options(
+        {key: HeaderField(HeaderKind.STRING, value.encode()) for key, value in given.items()}
+    )
 
 
 def _consumer(given: str | int) -> Consumer:

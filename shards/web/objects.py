@@ -298,6 +298,15 @@ class UserHeader(Answer, frozen=True):
     value: HeaderField
 
 
+class OptionAnswer(Answer, frozen=True):
+    """An option: its key, the kind of its value, and the bytes of it when it is not given."""
+
+    key: str
+    kind: str
+    default_value: list[int]
+    description: str
+
+
 class MessageAnswer(Answer, frozen=True):
     """A message. User headers that cannot be read are the base64 of their bytes."""
 

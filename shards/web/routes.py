@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from borzoi.protocol.codes import Code
+from borzoi.protocol.codes import Code, LaterCode
 from borzoi.protocol.commands.sessions import GetPersonalAccessTokens
 from borzoi.protocol.commands.streams import DeleteStream, GetStream, GetStreams, PurgeStream
 from borzoi.protocol.commands.system import GetClients, GetClusterMetadata, GetStats
@@ -99,6 +99,11 @@ def _of_system(offers: Offers) -> list[Route]:
             "GET", "/clients/{client_id}",
             command(Code.GET_CLIENT, commands.get_client, answers.client_details),
             "A connected client", answer=objects.ClientDetailsAnswer,
+        ),
+        Route(
+            "GET", "/options/{scope}",
+            command(LaterCode.DESCRIBE_OPTIONS, commands.describe_options, answers.options),
+            "The options of topics, streams or users", answer=list[objects.OptionAnswer],
         ),
         Route(
             "POST", "/snapshot", system.snapshot, "An archive that describes the broker",
@@ -208,7 +213,7 @@ def _of_streams() -> list[Route]:
         Route(
             "POST", "/streams",
             command(Code.CREATE_STREAM, commands.create_stream, answers.new_stream),
-            "Create a stream", body=bodies.NameBody, answer=objects.StreamDetailsAnswer,
+            "Create a stream", body=bodies.StreamBody, answer=objects.StreamDetailsAnswer,
         ),
         Route(
             "GET", STREAM, command(Code.GET_STREAM, of_stream(GetStream), answers.stream_details),
@@ -216,7 +221,7 @@ def _of_streams() -> list[Route]:
         ),
         Route(
             "PUT", STREAM, command(Code.UPDATE_STREAM, commands.update_stream),
-            "Rename a stream", body=bodies.NameBody, status=204,
+            "Rename a stream", body=bodies.StreamBody, status=204,
         ),
         Route(
             "DELETE", STREAM, command(Code.DELETE_STREAM, of_stream(DeleteStream)),

@@ -99,6 +99,10 @@ SYSTEM: Final = (
         400, error(3, "invalid_command"),
     ),
     Row("POST", "/snapshot", {"compression": "Best"}, 422, "*"),
+    Row("GET", "/options/topic", answer="*"),
+    Row("GET", "/options/stream", answer="[]"),
+    Row("GET", "/options/user", answer="[]"),
+    Row("GET", "/options/server", None, 400, "scope is 'server': needs one of topic, stream, user"),
     Row("GET", "/nothing", None, 404, "there is nothing at this path"),
     Row("PATCH", "/streams", None, 405, "PATCH is not allowed here"),
 )  # fmt: skip
@@ -219,6 +223,7 @@ STREAMS: Final = (
     Row("POST", "/streams/s/topics", {"name": "u", "partitions_count": -1}, 422, "*"),
     Row("POST", "/streams/s/topics", {"name": "u", "partitions_count": 1, "message_expiry": 2**64}, 422, "*"),
     Row("POST", "/streams/s/topics", {"name": "u", "partitions_count": 1, "compression_algorithm": "rar"}, 422, "*"),
+    Row("POST", "/streams/s/topics", {"name": "u", "partitions_count": 1, "options": {"best": "yes"}}, 400, error(4041, "unsupported_option_key")),
     Row("GET", "/streams/s/topics", answer=f"[{{{topic()}}}]"),
     Row("GET", "/streams/s/topics/x", None, 404, NOT_FOUND),
     Row("GET", "/streams/x/topics/t", None, 404, NOT_FOUND),
