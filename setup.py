@@ -21,6 +21,6 @@ def compiled(name: str) -> Extension:
     )
 
 
-NAMES = ("_arriving", "_client", "_leaving", "_log", "_requests", "_seen_ids")
+NAMES = ("_arriving", "_client", "_leaving", "_log", "_requests", "_seen_ids", "_websocket")
 
 setup(ext_modules=[compiled(name) for name in NAMES])

@@ -54,6 +54,7 @@ class OwnBroker:
             "IGGY_SYSTEM_PATH": str(self.data),
             "IGGY_TCP_ADDRESS": "127.0.0.1:0",
             "IGGY_HTTP_ENABLED": "false",
+            "IGGY_WEBSOCKET_ADDRESS": "127.0.0.1:0",
             "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": cpu_allocation,
             "IGGY_ROOT_USERNAME": CREDENTIALS.username,
             "IGGY_ROOT_PASSWORD": CREDENTIALS.password,

@@ -113,6 +113,9 @@ class Framing(Protocol):
     def adopt(self, bound: Bound) -> None:
         """Go on with the session of a connection that has moved here."""
 
+    def number(self) -> int:
+        """The number of the request that was cut last; 0: it has none."""
+
 
 class ClassicFraming:
     """Eight bytes before each payload, in both directions."""
@@ -167,6 +170,10 @@ class ClassicFraming:
 
     def adopt(self, bound: Bound) -> None:
         """There is nothing to go on with."""
+
+    def number(self) -> int:
+        """Requests have none."""
+        return 0
 
 
 def encode_request(code: int, payload: bytes = b"") -> bytes:

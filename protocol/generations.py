@@ -1,25 +1,38 @@
 """Generations of clients: how each frames, what its bytes mean, how it shows messages.
 
 The first bytes of a connection tell how it frames; among those that frame alike, the version given
-at login tells the rest. Every connection begins as CLASSIC. Another generation is another table
-beside classic.py and a line in first_generation() or generation_for(); handlers do not notice.
+at login tells the rest, or the shape of requests where a login has none (older/versions.py). Every
+session begins as UNDECIDED, which is CLASSIC until more is known. Another generation is another
+table beside classic.py and a line in first_generation() or older/versions.py; handlers do not
+notice.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from borzoi.protocol.classic import CODECS
+from borzoi.protocol.codec import CommandCodec
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
 from borzoi.protocol.consensus import codecs as consensus
 from borzoi.protocol.consensus.framing import ConsensusFraming, may_begin
 from borzoi.protocol.consensus.send import decode_send_messages
-from borzoi.protocol.consensus.send import find_send as find_consensus_send
-from borzoi.protocol.edges import CONSENSUS_FORM
+from borzoi.protocol.edges import (
+    BARE_KEYS_FORM,
+    CONSENSUS_FORM,
+    HYBRID_FORM,
+    OLD_FORM,
+    find_consensus_send,
+)
+from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.framing import ClassicFraming, Framing
 from borzoi.protocol.identifiers import U32_MAX, Identifier
 from borzoi.protocol.message_form import MessageForm
+from borzoi.protocol.older import codecs as older
+from borzoi.protocol.older import sends, versions
+from borzoi.protocol.older.statuses import TextFraming, older_status
+from borzoi.protocol.send_messages import SendMessages
 from borzoi.protocol.send_target import read_head
 
 T = TypeVar("T")
@@ -47,6 +60,13 @@ class Generation:
     chooses           members of a group choose the partition of a poll from what was assigned to
                       them; one that is not theirs gives no error, but no_partition
     has_sessions      requests carry a session number; a logout ends what belongs to the session
+    timed_send        decodes a send whose messages do not say when they were made: that is now,
+                      in microseconds; None: they do, and `requests` decodes it
+    status_of         the status of an error, where numbers differ; None: it is the error's own
+    tells             the name of another generation that a request (code, payload) is of, None if
+                      it is of this one or of several. Asked until the session has changed once
+    has_older_rules   lists below what is missing are errors; more partitions than there are can
+                      be deleted
     """
 
     name: str
@@ -61,6 +81,10 @@ class Generation:
     no_partition: int = 0
     chooses: bool = False
     has_sessions: bool = False
+    timed_send: Callable[[memoryview, int], SendMessages] | None = None
+    status_of: Callable[[BrokerError], int] | None = None
+    tells: Callable[[int, memoryview], str | None] | None = None
+    has_older_rules: bool = False
 
 
 CLASSIC: Final = Generation(
@@ -89,7 +113,58 @@ CONSENSUS: Final = Generation(
     has_sessions=True,
 )
 
-GENERATIONS: Final[Mapping[str, Generation]] = {one.name: one for one in (CLASSIC, CONSENSUS)}
+UNDECIDED: Final = replace(CLASSIC, name="undecided", tells=versions.shown_without_version)
+
+
+def _older(name: str, codecs: Mapping[int, CommandCodec], **changed: Any) -> Generation:
+    """A generation that counts ids from 1; its sends are those of SDK 0.6 unless `changed`."""
+    old = Generation(
+        name,
+        requests={code: codec.request.decode for code, codec in codecs.items()},
+        replies={code: codec.answer.encode for code, codec in codecs.items()},
+        read_head=sends.read_old_head,
+        shows=OLD_FORM,
+        no_partition=-1,
+        timed_send=sends.decode_old_send,
+        status_of=older_status,
+        has_older_rules=True,
+    )
+    return replace(old, **changed)
+
+
+OLD: Final = _older(versions.OLD, older.OLD_CODECS)
+OLD_TEXT: Final = _older(versions.OLD_TEXT, older.OLD_CODECS, framing=TextFraming)
+V1: Final = _older(versions.V1, older.V1_CODECS, tells=versions.shown_by_v1)
+V1_TEXT: Final = _older(versions.V1_TEXT, older.V1_CODECS, framing=TextFraming)
+V1_SHORT: Final = _older(versions.V1_SHORT, older.V1_SHORT_CODECS)
+_HYBRID: Final = _older(
+    versions.HYBRID,
+    older.HYBRID_CODECS,
+    read_head=sends.read_hybrid_head,
+    find_send=sends.find_short_send,
+    shows=HYBRID_FORM,
+    timed_send=None,
+)
+HYBRID: Final = replace(
+    _HYBRID, requests={**_HYBRID.requests, Code.SEND_MESSAGES: sends.decode_hybrid_send}
+)
+BARE_KEYS: Final = replace(
+    CLASSIC,
+    name=versions.BARE_KEYS,
+    requests={**CLASSIC.requests, Code.SEND_MESSAGES: sends.decode_bare_keys_send},
+    find_send=sends.find_short_send,
+    shows=BARE_KEYS_FORM,
+    tells=versions.shown_by_heads,
+)
+SDK_0_8: Final = replace(CLASSIC, name=versions.SDK_0_8, tells=versions.shown_by_heads)
+
+GENERATIONS: Final[Mapping[str, Generation]] = {
+    one.name: one
+    for one in (
+        *(UNDECIDED, CLASSIC, CONSENSUS, SDK_0_8, BARE_KEYS, HYBRID),
+        *(OLD, OLD_TEXT, V1, V1_TEXT, V1_SHORT),
+    )
+}
 
 _CODES: Final[Mapping[type[Command], Code]] = {
     codec.command: Code(code) for code, codec in CODECS.items()
@@ -101,10 +176,12 @@ def first_generation(present: memoryview) -> Generation:
     return CONSENSUS if may_begin(present) else CLASSIC
 
 
-def generation_for(version: str) -> Generation:
-    """The generation of a client that gives this version at login; no version is the oldest."""
-    del version  # one generation so far
-    return CLASSIC
+def generation_for(version: str | None, has_pinged: bool) -> Generation:
+    """The generation of a client that gives this version at login; None: its login has no field.
+
+    Where two families have one version, only those of one begin with a PING.
+    """
+    return GENERATIONS[versions.name_for(version, has_pinged)]
 
 
 def code_of(command: Command) -> Code:

@@ -19,9 +19,11 @@ METHOD_NOT_ALLOWED: Final = 405
 REASONS: Final = {
     OK: "OK",
     400: "Bad Request",
+    403: "Forbidden",
     404: "Not Found",
     METHOD_NOT_ALLOWED: "Method Not Allowed",
     408: "Request Timeout",
+    426: "Upgrade Required",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
@@ -50,21 +52,35 @@ class HttpRequest(NamedTuple):
     path: str
 
 
+class HttpHead(NamedTuple):
+    """A request with its fields, by names in small letters, and the bytes of its head."""
+
+    request: HttpRequest
+    fields: dict[str, str]
+    size: int
+
+
 def read_head(data: bytes | bytearray) -> HttpRequest | None:
     """The request that begins `data`; None: more bytes are needed. Raises Refused."""
+    found = read_whole_head(data)
+    return None if found is None else found.request
+
+
+def read_whole_head(data: bytes | bytearray) -> HttpHead | None:
+    """The same with its fields; those of one name are joined by commas."""
     end = data.find(HEAD_END, 0, HEAD_SIZE_MAX)
     head = bytes(data[: HEAD_SIZE_MAX if end < 0 else end])
     # Such a head would never end, and its sender wait in vain.
     if _BARE_LF.search(head):
         raise Refused(400)
     if end >= 0:
-        return _request(head)
+        return _parsed(head)
     if len(data) >= HEAD_SIZE_MAX:
         raise Refused(431)
     return None
 
 
-def _request(head: bytes) -> HttpRequest:
+def _parsed(head: bytes) -> HttpHead:
     line, *fields = head.split(b"\r\n")
     parts = _LINE.fullmatch(line)
     if parts is None:
@@ -72,16 +88,20 @@ def _request(head: bytes) -> HttpRequest:
     method, target, major, minor = parts.groups()
     if major != b"1":
         raise Refused(505)
+    named: dict[str, str] = {}
     hosts = 0
     for field in fields:
         found = _FIELD.fullmatch(field)
         if found is None:
             raise Refused(400)
-        hosts += found[1].lower() == b"host"
+        name, value = found[1].decode("ascii").lower(), found[2].decode("latin-1").strip(" \t")
+        named[name] = f"{named[name]}, {value}" if name in named else value
+        hosts += name == "host"
     if hosts > 1 or (minor != b"0" and hosts == 0):
         raise Refused(400)
     path = _ABSOLUTE.sub("", target.decode("ascii"), count=1).partition("?")[0]
-    return HttpRequest(method.decode("ascii"), path)
+    request = HttpRequest(method.decode("ascii"), path)
+    return HttpHead(request, named, len(head) + len(HEAD_END))
 
 
 def response_head(status: int, content_type: str, length: int) -> bytes:

@@ -241,6 +241,8 @@ id32: TypeAlias = Annotated[int, ID]
 """The number of a stream, topic, partition, group or user; other generations count from 1."""
 partition: TypeAlias = Annotated[int | None, PARTITION]
 """A partition, or None where the server chooses: flag u8 | id32."""
+chosen_id: TypeAlias = Annotated[int | None, absent(None)]
+"""The id that a new thing is to have. Only older generations have bytes for it."""
 user_or_none: TypeAlias = Annotated[int | None, none_as(U32_MAX, "I")]
 time_or_none: TypeAlias = Annotated[int | None, none_as(0, "Q")]
 

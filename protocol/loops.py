@@ -25,10 +25,18 @@ def compiled_loops_can_run() -> bool:
     if os.environ.get(PLAIN_LOOPS_VARIABLE) == "1" or sys.byteorder != "little":
         return False
     try:
-        from borzoi.protocol import _arriving, _client, _leaving, _log, _requests, _seen_ids
+        from borzoi.protocol import (
+            _arriving,
+            _client,
+            _leaving,
+            _log,
+            _requests,
+            _seen_ids,
+            _websocket,
+        )
     except ImportError:
         return False
-    modules = (_arriving, _client, _leaving, _log, _requests, _seen_ids)
+    modules = (_arriving, _client, _leaving, _log, _requests, _seen_ids, _websocket)
     if any(module.LOOPS_VERSION != LOOPS_VERSION for module in modules):
         return False
     _log.use_hash(xxh3_address())

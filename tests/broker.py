@@ -22,6 +22,13 @@ START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 60.0
 NURSERY: Final = "nursery---"
 SERVE: Final = "from borzoi.shards.admin.commands import main; main()"
+FREE_PORTS: Final = {
+    "IGGY_TCP_ADDRESS": "127.0.0.1:0",
+    "IGGY_WEBSOCKET_ADDRESS": "127.0.0.1:0",
+    "IGGY_HTTP_ADDRESS": "127.0.0.1:0",
+}
+"""Every door of a test is at a port that the kernel chooses."""
+
 PRESENT: Final = (sys.executable, "-c", SERVE)
 """The command line of the code under test."""
 
@@ -51,6 +58,7 @@ class BrokerProcess:
         self.settings = dict(settings or {})
         self.address = ""
         self.metrics_address = ""
+        self.websocket_address = ""
         self.http_address = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._output = data.parent / f"{data.name}.output"
@@ -77,9 +85,8 @@ class BrokerProcess:
         environment = {
             **kept,
             "IGGY_SYSTEM_PATH": str(self.data),
-            "IGGY_TCP_ADDRESS": self.address or "127.0.0.1:0",
-            # A fixed port would be taken by one broker of all that tests start at a time.
-            "IGGY_HTTP_ENABLED": "false",
+            **FREE_PORTS,
+            **({"IGGY_TCP_ADDRESS": self.address} if self.address else {}),
             **self.settings,
         }
         if self.http_address and "IGGY_HTTP_ADDRESS" in self.settings:
@@ -108,6 +115,7 @@ class BrokerProcess:
         bound = tomllib.loads(ready.read_text())
         self.address = bound["tcp"]["address"]
         self.metrics_address = bound["metrics"]["address"]
+        self.websocket_address = bound["websocket"]["address"]
         self.http_address = bound["http"]["address"]
 
     def stop(self) -> int:

@@ -11,7 +11,7 @@ Always: what was not asked for is not read from the socket, so `socket` may be u
 import select
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self
 
@@ -84,8 +84,12 @@ class Wire:
         login: bool = True,
         source: str | None = None,
         timeout_s: float = TIMEOUT_S,
+        through: Callable[[socket.socket], socket.socket] | None = None,
     ) -> None:
-        """`source` is the address to come from; all of 127.0.0.0/8 is this machine."""
+        """`source` is the address to come from; all of 127.0.0.0/8 is this machine.
+
+        `through` makes of the connected socket the one that is used, as TLS does.
+        """
         try:
             self.socket = socket.create_connection(
                 (broker.host, broker.port), timeout_s, None if source is None else (source, 0)
@@ -93,6 +97,8 @@ class Wire:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.port: int = self.socket.getsockname()[1]
             """Our own port: how the broker tells its clients apart."""
+            if through is not None:
+                self.socket = through(self.socket)
         except OSError as error:
             raise Closed(str(error)) from error
         self.opened.append(self)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from borzoi.protocol.commands.request import Request
 from borzoi.protocol.identifiers import Identifier
-from borzoi.protocol.kinds import name8
+from borzoi.protocol.kinds import chosen_id, name8
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,12 @@ class GetConsumerGroups(Request):
 
 @dataclass(frozen=True, slots=True)
 class CreateConsumerGroup(Request):
-    """A new group; the server chooses its id."""
+    """A new group; the server chooses its id, unless the client of an older generation has."""
 
     stream: Identifier
     topic: Identifier
     name: name8
+    wanted_id: chosen_id = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import Annotated, TypeAlias
 from borzoi.protocol.commands.request import Request
 from borzoi.protocol.kinds import name8, text32, trailing, u64
 
-# Clients of older generations leave it out.
+# Clients of older generations leave both out; those of the oldest have no version.
+trailing_version: TypeAlias = Annotated[str | None, trailing(text32, without=None)]
 trailing_text: TypeAlias = Annotated[str, trailing(text32, without="")]
 
 
@@ -65,9 +66,12 @@ class Register(Request):
 
 @dataclass(frozen=True, slots=True)
 class LoginUser(Request):
-    """Log in. Version and context say what the client is; both may be empty."""
+    """Log in. Version and context say what the client is; both may be empty.
+
+    The version is None if the payload ends before it. Such a command is read, never written.
+    """
 
     username: name8
     password: name8 = field(repr=False)
-    version: trailing_text = ""
+    version: trailing_version = ""
     context: trailing_text = ""

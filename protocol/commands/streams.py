@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from borzoi.protocol.commands.request import Request
 from borzoi.protocol.identifiers import Identifier
-from borzoi.protocol.kinds import name8, no_options
+from borzoi.protocol.kinds import chosen_id, name8, no_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,11 @@ class GetStreams(Request):
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Request):
-    """A new stream; the server chooses its id."""
+    """A new stream; the server chooses its id, unless the client of an older generation has."""
 
     name: name8
     options: no_options = b""
+    wanted_id: chosen_id = None
 
 
 @dataclass(frozen=True, slots=True)

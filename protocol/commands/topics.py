@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeAlias
 from borzoi.protocol.commands.request import Request
 from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.identifiers import Identifier
-from borzoi.protocol.kinds import Number, id32, name8, no_options, u8, u32, u64
+from borzoi.protocol.kinds import Number, chosen_id, id32, name8, no_options, u8, u32, u64
 
 COMPRESSION_MIN: Final = 1  # none; 2 gzip
 COMPRESSION_MAX: Final = 4  # 3 lz4, 4 zstd: known to borzoi, not to the official clients
@@ -49,7 +49,7 @@ class GetTopics(Request):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Request):
-    """A new topic; the server chooses its id."""
+    """A new topic; the server chooses its id, unless the client of an older generation has."""
 
     stream: Identifier
     partitions_count: u32
@@ -59,6 +59,7 @@ class CreateTopic(Request):
     replication_factor: u8
     name: name8
     options: no_options = b""
+    wanted_id: chosen_id = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,10 @@ class ConsensusFraming:
         self._bound_session, self._bound_client = bound
         self.client = bound.client
 
+    def number(self) -> int:
+        """The number of the request that was cut last; 0: it has none, because it asks only."""
+        return self.request if self.operation not in (QUERY, REGISTER) else 0
+
     # Requests.
 
     def whole(self, view: memoryview, start: int, end: int) -> int:

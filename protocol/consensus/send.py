@@ -6,15 +6,11 @@
 A batch is checked and rebuilt as it is stored, in memory of its own.
 """
 
-from typing import TypeVar
-
-from borzoi.protocol.edges import find_consensus_send, stored_from_consensus
+from borzoi.protocol.edges import stored_from_consensus
 from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.payload import U32
 from borzoi.protocol.send_messages import SendMessages
 from borzoi.protocol.send_target import METADATA_SIZE_MAX, METADATA_SIZE_MIN, read_target
-
-T = TypeVar("T")
 
 
 def decode_send_messages(payload: memoryview) -> SendMessages:
@@ -32,9 +28,3 @@ def decode_send_messages(payload: memoryview) -> SendMessages:
     (count,) = U32.unpack_from(payload, count_at)
     batch = stored_from_consensus(payload[start:], count)
     return SendMessages(stream, topic, partitioning, count, memoryview(batch), None)
-
-
-def find_send(payload: memoryview, routes: dict[bytes, T]) -> tuple[T, int, memoryview] | None:
-    """A send to a place that is known by its first bytes; None if it is not."""
-    found = find_consensus_send(payload, routes)
-    return None if found is None else found[:3]

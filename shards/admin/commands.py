@@ -61,7 +61,7 @@ def main() -> None:
 @main.command()
 @serve_parameters
 def serve(**parameters: Any) -> None:
-    """Run the broker until SIGTERM, SIGINT or SIGHUP.
+    """Run the broker until SIGTERM, SIGINT or the end of its terminal.
 
     The exit code is 0 if everything acknowledged is on the disk, and 1 if the broker could not
     start or go on. It is 4 if a shard could not write or sync everything, and 5 if a shard was

@@ -14,22 +14,24 @@ from borzoi.protocol.permissions import UserStatus
 from borzoi.shards.changes.proposals import proposal_code
 from borzoi.shards.metadata.access import require
 from borzoi.shards.metadata.commands import DeleteExpiredTokens, SetPasswordHash
+from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.metadata.state import State
 
 
 class Author(NamedTuple):
-    """A user in one life of its id."""
+    """A user in one life of its id, and the request it makes, if its client numbers them."""
 
     user_id: int
     created_at: int
+    request: RequestKey | None = None
 
 
-def author_of(state: State, user_id: int) -> Author:
+def author_of(state: State, user_id: int, request: RequestKey | None = None) -> Author:
     """The user of that id as it is now; Unauthorized if there is none."""
     user = state.users.get(user_id)
     if user is None:
         raise Unauthorized(f"user {user_id} was removed")
-    return Author(user_id, user.created_at)
+    return Author(user_id, user.created_at, request)
 
 
 def check_author(state: State, author: Author, command: Any) -> None:

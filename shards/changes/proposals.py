@@ -3,8 +3,14 @@
 The fields are MessagePack by name, in a form of the broker's own: what a client of any generation
 may say travels, whether or not another generation has bytes for it. A command that holds a secret
 has no row here. What is left of it after hashing travels under the code of the original.
+
+Before them lies the request that the client has numbered, zeros if it has not:
+
+    0   client   16 bytes, as the client chose them
+    16  number   u64
 """
 
+import struct
 from typing import Any, Final
 
 from borzoi.messagepack import NotPacked, pack, unpack
@@ -23,6 +29,10 @@ from borzoi.protocol.commands.topics import (
 from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
 from borzoi.protocol.errors import InvalidCommand
 from borzoi.shards.metadata.commands import CreateHashedUser, CreateToken, SetPasswordHash
+from borzoi.shards.metadata.requests import RequestKey
+
+NUMBERED: Final = struct.Struct("<16sQ")
+NOT_NUMBERED: Final = bytes(NUMBERED.size)
 
 COMMANDS: Final[dict[int, type[Any]]] = {
     Code.CREATE_STREAM: CreateStream,
@@ -69,3 +79,18 @@ def decode_proposal(code: int, payload: bytes) -> Any:
         return unpack(payload, command)
     except NotPacked as error:
         raise InvalidCommand(f"a proposal of {command.__name__}: {error}") from error
+
+
+def behind_request(payload: bytes, request: RequestKey | None) -> bytes:
+    """The bytes of a command behind those of its request."""
+    return (NOT_NUMBERED if request is None else NUMBERED.pack(*request)) + payload
+
+
+def request_before(lent: bytes) -> tuple[RequestKey | None, bytes]:
+    """The request that a proposal comes from, None if it has no number; and its command."""
+    if len(lent) < NUMBERED.size:
+        raise InvalidCommand(f"a proposal of {len(lent)} bytes, {NUMBERED.size} come first")
+    command = lent[NUMBERED.size :]
+    if lent.startswith(NOT_NUMBERED):
+        return None, command
+    return RequestKey(*NUMBERED.unpack_from(lent)), command

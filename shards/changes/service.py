@@ -16,6 +16,7 @@ from borzoi.router.placement import pack_namespace, unpack_namespace
 from borzoi.router.target import Target
 from borzoi.shards.changes.authors import Author, author_of
 from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.metadata.state import State, Topic
 from borzoi.shards.metadata_log.follower import MetadataCopy
 from borzoi.storage.wal import PublishedLog
@@ -71,10 +72,10 @@ class MetadataService:
             self._catch_up()
         return self._version
 
-    async def change(self, command: Any, user_id: int) -> Change:
-        """Have shard 0 carry out a change, and see it here."""
+    async def change(self, command: Any, user_id: int, request: RequestKey | None = None) -> Change:
+        """Have shard 0 carry out a change, and see it here; a numbered one at most once."""
         assert self.proposer is not None, "the worker wires the proposer at its start"
-        author = author_of(self._copy.state, user_id)
+        author = author_of(self._copy.state, user_id, request)
         change = await self.proposer.propose(command, author)
         self.refresh()
         return change

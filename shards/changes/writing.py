@@ -25,7 +25,12 @@ from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.board import Board
 from borzoi.router.pool import MemoryPool
 from borzoi.shards.changes.authors import Author, check_author
-from borzoi.shards.changes.proposals import decode_proposal, encode_proposal
+from borzoi.shards.changes.proposals import (
+    behind_request,
+    decode_proposal,
+    encode_proposal,
+    request_before,
+)
 from borzoi.shards.changes.requests import Barrier, Propose
 from borzoi.shards.changes.service import Change, publish_log
 from borzoi.shards.loop.clock import BrokerClock
@@ -97,12 +102,21 @@ class MetadataWriting:
         publish_log(self._board, self._writer.published)
 
     async def propose(self, command: Any, author: Author) -> Change:
-        """Carry a command out; when this returns it is durable and visible on every shard."""
-        user_id = author.user_id
+        """Carry a command out; when this returns it is durable and visible on every shard.
+
+        A request that is made again under its number is answered with what it has made.
+        """
+        user_id, _, request = author
         async with self._one_at_a_time:
+            made = None if request is None else self._writer.state.made_by(user_id, request)
+            if made is not None:
+                await self.barrier(made.entry)
+                return Change(made.entry, made.new_id)
             timestamp = self._clock.now_us()
             check_author(self._writer.state, author, command)
-            entry = self._writer.prepare(command, user_id=user_id, timestamp=timestamp)
+            entry = self._writer.prepare(
+                command, user_id=user_id, timestamp=timestamp, request=request
+            )
             await self._log(entry)
             self.publish()
             effects = self._writer.applied()
@@ -125,11 +139,12 @@ class MetadataWriting:
     def serve(self, _shard: int, request: Propose, lent: memoryview, done: Done) -> None:
         """A peer's proposal. The lent bytes are decoded before anything waits."""
         try:
-            command = decode_proposal(request.code, bytes(lent))
+            numbered, payload = request_before(bytes(lent))
+            command = decode_proposal(request.code, payload)
         except BrokerError as error:
             done(error.status)
             return
-        author = Author(request.user_id, request.user_created_at)
+        author = Author(request.user_id, request.user_created_at, numbered)
         self._tasks.start(self._serve(command, author, done))
 
     async def _serve(self, command: Any, author: Author, done: Done) -> None:
@@ -275,8 +290,9 @@ class RemoteProposer:
     async def propose(self, command: Any, author: Author) -> Change:
         """Ask shard 0. If it dies meanwhile the outcome is unknown, and an error says so."""
         code, payload = encode_proposal(command)
-        kind = partial(Propose, code, *author)
-        index, new_id, _ = await lend(self._peers, self._pool, METADATA_SHARD, kind, payload)
+        kind = partial(Propose, code, author.user_id, author.created_at)
+        lent = behind_request(payload, author.request)
+        index, new_id, _ = await lend(self._peers, self._pool, METADATA_SHARD, kind, lent)
         return Change(index, new_id)
 
 

@@ -12,7 +12,7 @@ class ServeOptions:
 
     fresh                     delete the whole data directory before starting
     default_root_credentials  iggy/iggy for whatever the environment leaves open
-    shares_port               others may have bound the TCP port: Iggy's test harness holds it while
+    shares_port               others may have bound our ports: Iggy's test harness holds it while
                               it starts the server
     follower                  cluster metadata reports this node as a follower
     """

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from borzoi.protocol.framing import Framing
 from borzoi.protocol.generations import Generation
-from borzoi.router.buffer import Buffer
+from borzoi.shards.serving.numbered import CarryOut
 
 
 class Framed(Protocol):
@@ -36,11 +36,12 @@ class SessionOfConnection(Protocol):
         `head` is the first HEAD_SIZE_MAX bytes of the payload, or more.
         """
 
-    def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
-        """Carry out one request; it ends with one `reply` to the connection.
+    @property
+    def carry_out(self) -> CarryOut:
+        """Carries out one request; it ends with one `reply` to the connection.
 
-        `payload` begins at `start` of `buffer`, or lies in private memory if that is None. It is
-        valid until this returns; that of SEND_MESSAGES until the reply.
+        The payload begins where it is said in the buffer, or lies in private memory if that is
+        None. It is valid until the call returns; that of SEND_MESSAGES until the reply.
         """
 
     def closed(self) -> None:

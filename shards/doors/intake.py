@@ -18,8 +18,8 @@ from borzoi.router.receive import ReceiveBlocks
 from borzoi.shards.admission.deadlines import Patience
 from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.doors.carried import Framed, SessionOfConnection
-from borzoi.shards.doors.reading import Reading
 from borzoi.shards.doors.refused_frames import RefusedFrames
+from borzoi.shards.doors.socket_flow import SocketFlow
 
 # One turn of the loop carries out at most so many requests of a connection, and reads at most one
 # full window. A ping takes 10 us: without this bound a flood of them kept others waiting 400 ms.
@@ -67,7 +67,7 @@ class Intake:
         self._patience = patience
         self._carrier = carrier
         self._session: SessionOfConnection
-        self.reading = Reading(loop, pool, self.go_on)
+        self.reading = SocketFlow(loop, pool, self.go_on)
         self.refused = RefusedFrames(loop, limits, carrier, patience)
         self.kept = b""  # bytes that wait for their turn, or for the rest of a header
         self.filling: Buffer | None = None

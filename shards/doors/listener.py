@@ -1,15 +1,20 @@
-"""The TCP door of a shard: its own listening socket, and the connections that came through.
+"""The doors of a shard with connections, TCP and WebSocket, and the connections that came through.
 
-Every worker opens its own socket with SO_REUSEPORT; when one dies, the kernel sends new
-connections to the living. Counts are bounded and shared by address and user: too many connections
-are closed at once, and those that do not log in give way (admission/places.py).
+Every worker opens its own sockets with SO_REUSEPORT; when one dies, the kernel sends new
+connections to the living. Counts are bounded and shared by address and user, over all doors: too
+many connections are closed at once, and those that do not log in give way (admission/places.py).
+
+A door with a certificate accepts through handshakes.py. A WebSocket lies between the transport and
+its connection (websocket.py). Neither changes what a connection is.
 """
 
 import asyncio
 import logging
 import socket
+import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from borzoi.protocol.errors import CannotReadMessage, Disconnected
@@ -21,20 +26,28 @@ from borzoi.router.receive import ReceiveBlocks
 from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.admission.places import ConnectionPlaces
 from borzoi.shards.doors.carried import SessionOfConnection
+from borzoi.shards.doors.handshakes import EncryptedDoor, Handshakes, Leaving
 from borzoi.shards.doors.tcp import Connection
+from borzoi.shards.doors.websocket import WebSocket, WebSocketRules
 from borzoi.shards.faults.in_work import InWork
 from borzoi.shards.faults.poison import Guard, Refusal
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.origins import host_of, origin_of
 from borzoi.shards.loop.rarely import Rarely
+from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.orders.spec import SessionState
 from borzoi.shards.serving.session import Link, Session
 from borzoi.shards.settings.addresses import format_address, parse_address
 from borzoi.shards.settings.schema import Limits, TcpSocket
+from borzoi.shards.tls.certificate import Certificate
+from borzoi.shards.tls.context import server_context
 
 LOG: Final = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
+TCP: Final = "tcp"
+KINDS: Final = {TCP: Transport.TCP, "websocket": Transport.WEBSOCKET}
+"""What clients are shown as, by door."""
 
 
 class Listener:
@@ -51,6 +64,8 @@ class Listener:
         new_session: Callable[[Link, str, Transport], Session],
         adopt_session: Callable[[Link, SessionState], Session],
         lost_session: Callable[[SessionState], None],
+        tasks: Tasks,
+        websocket: WebSocketRules,
     ) -> None:
         self._loop = loop
         self._receive = receive
@@ -64,7 +79,7 @@ class Listener:
         self._lost_session = lost_session
         # By address: sockets that another shard has let go of and that are about to open here.
         self._arriving: dict[str, SessionState] = {}
-        self.places = ConnectionPlaces[Connection](
+        self.places = ConnectionPlaces[Leaving](
             limits.connections_max,
             limits.connections_per_address_max,
             limits.connections_before_login_max,
@@ -81,25 +96,51 @@ class Listener:
         )
         self._open: dict[Connection, Session] = {}
         self._rarely = Rarely()
-        self._server: asyncio.Server | None = None
+        self._websocket = websocket
+        self._handshakes = Handshakes(
+            loop,
+            tasks,
+            self.places,
+            self._give_way,
+            seconds(limits.login_timeout),
+            seconds(limits.write_timeout),
+        )
+        # By door; without one a door is in clear text.
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._servers: list[asyncio.Server | EncryptedDoor] = []
 
     @property
     def open_count(self) -> int:
         """How many connections are open."""
         return len(self._open)
 
-    async def listen(self, address: str, options: TcpSocket) -> str:
-        """Open the socket; the address with the real port."""
+    def show(self, certificates: Mapping[str, Certificate]) -> None:
+        """Encrypt these doors, from the next handshake on; connections keep what they have."""
+        self._contexts = {door: server_context(one) for door, one in certificates.items()}
+
+    async def listen(self, door: str, address: str, options: TcpSocket) -> str:
+        """Open the socket of a door; the address with the real port."""
         listening = open_socket(address, options)
-        self._server = await self._loop.create_server(self._accept, sock=listening, backlog=BACKLOG)
-        return bound_address(listening)
+        where = bound_address(listening)
+        if door in self._contexts:
+            arrived = partial(self._arrived, door)
+            self._servers.append(EncryptedDoor(self._loop, listening, arrived))
+        else:
+            self._servers.append(
+                await self._loop.create_server(
+                    lambda: self._protocol(door, self._new_connection(door)),
+                    sock=listening,
+                    backlog=BACKLOG,
+                )
+            )
+        return where
 
     async def adopt(self, arrived: socket.socket, state: SessionState) -> None:
         """Serve a connection that another shard has let go of."""
         arrived.setblocking(False)
         self._arriving[state.address] = state
         try:
-            await self._loop.connect_accepted_socket(self._accept, arrived)
+            await self._loop.connect_accepted_socket(partial(self._new_connection, TCP), arrived)
         except OSError as error:
             LOG.info("%s was gone before it arrived: %s", state.address, error)
             arrived.close()
@@ -113,10 +154,11 @@ class Listener:
         origin = origin_of(host_of(address))
         arriving = self._arriving.get(address)
         if arriving is None:
-            if not self.places.admits(origin):
-                return None
-            if (leaving := self.places.giving_way()) is not None:
-                leaving.close(Disconnected.status)
+            # A handshake was let in, and has made room already.
+            if not self._handshakes.is_done(connection):
+                if not self.places.admits(origin):
+                    return None
+                self._give_way()
         elif self.places.is_full:
             LOG.warning("refused %s of another shard: %d are open", address, len(self._open))
             return None
@@ -124,13 +166,20 @@ class Listener:
             del self._arriving[address]
             session = self._adopt_session(connection, arriving)
         else:
-            session = self._new_session(connection, address, Transport.TCP)
+            session = self._new_session(connection, address, connection.kind)
+            if not connection.can_move:
+                session.stay()
         self._open[connection] = session
         self.places.add(connection, session, origin)
         self._clients.add(session)
         if arriving is not None:
             session.settle_in(arriving)
         return session
+
+    def _give_way(self) -> None:
+        """Make room for one more connection without a login."""
+        if (leaving := self.places.giving_way()) is not None:
+            leaving.close(Disconnected.status)
 
     def evicted(self, connection: Connection) -> None:
         """Log that bytes frame no request of any client served here, now and then by address."""
@@ -172,13 +221,34 @@ class Listener:
 
     def close(self) -> None:
         """Stop accepting and say goodbye to everybody."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
+        self._handshakes.close()
         for connection in list(self._open):
             connection.close(Disconnected.status)
 
-    def _accept(self) -> Connection:
-        return Connection(self._loop, self, self._receive, self._pool, self._limits, self._in_work)
+    def _arrived(self, door: str, accepted: socket.socket, host: str) -> None:
+        connection = self._new_connection(door)
+        protocol = self._protocol(door, connection)
+        self._handshakes.begin(accepted, host, self._contexts[door], connection, protocol)
+
+    def _new_connection(self, door: str) -> Connection:
+        return Connection(
+            self._loop,
+            self,
+            self._receive,
+            self._pool,
+            self._limits,
+            self._in_work,
+            KINDS[door],
+            can_move=door == TCP and door not in self._contexts,
+        )
+
+    def _protocol(self, door: str, connection: Connection) -> asyncio.BaseProtocol:
+        """What the transport of a connection is given."""
+        if door == TCP:
+            return connection
+        return WebSocket(self._loop, connection, self._websocket)
 
     # Requests that kill workers.
 

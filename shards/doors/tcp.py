@@ -19,14 +19,15 @@ a longer one no end is waited for: our side of the connection is shut at once an
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, cast
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import CannotReadMessage, FeatureUnavailable
 from borzoi.protocol.framing import NOT_WHOLE, Bound, Frame
 from borzoi.protocol.generations import CLASSIC, Generation
+from borzoi.protocol.responses.clients import Transport
 from borzoi.router.buffer import Buffer
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
@@ -37,14 +38,11 @@ from borzoi.shards.doors.intake import Intake
 from borzoi.shards.doors.large_answer import WHOLE_SIZE_MAX, LargeAnswer
 from borzoi.shards.faults.in_work import NOTHING, REQUEST, InWork, user_bits
 from borzoi.shards.faults.poison import Guard
-from borzoi.shards.serving.reply import Messages, Reply, Status, Value
+from borzoi.shards.serving.numbered import CarryOut
+from borzoi.shards.serving.reply import Messages, Payload, Reply, Status, Value
 
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
 REFUSED: Final = Status(FeatureUnavailable.status)
-
-
-CarryOut: TypeAlias = Callable[[int, memoryview, Buffer | None, int], None]
-"""Takes a request: code, payload, the buffer it lies in, where it begins there."""
 
 
 class Connections(Protocol):
@@ -78,8 +76,17 @@ class Connection(asyncio.BufferedProtocol):
         pool: MemoryPool,
         limits: ConnectionLimits,
         in_work: InWork,
+        kind: Transport = Transport.TCP,
+        *,
+        can_move: bool = True,
     ) -> None:
+        """`can_move`: whether the socket is all there is of it, so that another shard can have it.
+
+        What TLS and WebSocket know of a connection stays in this process.
+        """
         self._loop = loop
+        self.kind = kind
+        self.can_move = can_move
         self._in_work = in_work
         self._work = in_work.words
         self._user_bits = 0
@@ -95,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.transport: asyncio.Transport | None = None
         self._session: SessionOfConnection
-        self._carry_out: CarryOut  # Session.begin, or a guard before it
+        self._carry_out: CarryOut  # that of the session, or a guard before it
         self.is_busy = False  # a request is in work
         self._request_buffer: Buffer | None = None
         self._patience = Patience(limits, loop.time())
@@ -259,7 +266,9 @@ class Connection(asyncio.BufferedProtocol):
             self._user_bits = user_bits(self._session.user_id)
             # As a view: the pieces it is sent in are no copies then.
             return len(payload), (self.framing.success(len(payload)), memoryview(payload))
-        assert type(reply) is Messages, "there are three kinds of replies"
+        if type(reply) is Payload:
+            return len(reply.payload), (self.framing.success(len(reply.payload)), reply.payload)
+        assert type(reply) is Messages, "there are four kinds of replies"
         shows = self._shows
         assert shows is not None, "messages that leave as stored are not converted"
         partition_id, views = reply.partition_id, reply.views
@@ -315,11 +324,25 @@ class Connection(asyncio.BufferedProtocol):
         """Go on with the session of a connection that has moved here."""
         self.framing.adopt(bound)
 
+    def local_host(self) -> str | None:
+        """The address of this machine that the client has reached; None if that is unknown."""
+        name = None if self.transport is None else self.transport.get_extra_info("sockname")
+        return None if name is None else str(name[0])
+
+    def number(self) -> int:
+        """The number of the request that was cut last; 0: it has none."""
+        return self.framing.number()
+
+    def take_carry_out(self) -> None:
+        """Have the next request carried out as the session says now."""
+        self.guard(self._connections.guard)
+
     def let_go(self) -> socket.socket | None:
         """The socket, for another shard to serve; None unless the connection is quite idle."""
         transport = self.transport
         if (
             transport is None
+            or not self.can_move
             or transport.is_closing()
             or self.is_busy
             or not self._intake.is_empty
@@ -341,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def guard(self, guard: Guard | None) -> None:
         """From the next request on, refuse what `guard` refuses; None: carry out everything."""
-        begin = self._session.begin
+        begin = self._session.carry_out
 
         def unless_refused(
             code: int, payload: memoryview, buffer: Buffer | None, start: int
@@ -353,6 +376,11 @@ class Connection(asyncio.BufferedProtocol):
                 begin(code, payload, buffer, start)
 
         self._carry_out = begin if guard is None else unless_refused
+
+    def wait_for_turn(self) -> None:
+        """Read no more in this turn of the loop: a layer below has read all that it could."""
+        if self._intake.filling is None:
+            self._intake.reading.wait_for_turn()
 
     def check_deadlines(self, now: float) -> str | None:
         """Close the connection if it keeps us waiting too long; the reason, if so."""

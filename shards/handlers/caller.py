@@ -7,6 +7,7 @@ from borzoi.protocol.responses.clients import Transport
 from borzoi.shards.groups.share import Turns
 from borzoi.shards.identity.logins import Who
 from borzoi.shards.identity.origins import host_of, origin_of
+from borzoi.shards.metadata.requests import RequestKey
 
 
 class Caller(Protocol):
@@ -23,12 +24,22 @@ class Caller(Protocol):
     suspended_user: int | None
     turns: Turns
     last_heartbeat: float
+    has_pinged: bool
+    request: RequestKey | None
+    """The request in work, if the client numbers its requests."""
 
     def speak(self, generation: Generation) -> None:
         """The client is of this generation, from the answer to the request in work on."""
 
     def bind(self, session: int) -> None:
         """The login in work has got this session number; 0: the session ends with this request."""
+
+    async def number_requests(self) -> None:
+        """The login in work is of a client that numbers its requests: go on where it was."""
+
+    @property
+    def local_host(self) -> str | None:
+        """The address of this machine that the client has reached; None if that is unknown."""
 
     @property
     def user(self) -> int:

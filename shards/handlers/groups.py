@@ -51,6 +51,8 @@ async def get_consumer_groups(
     services: Services, caller: Caller, command: GetConsumerGroups
 ) -> tuple[ConsumerGroupInfo, ...]:
     """All groups of a topic by id."""
+    if caller.generation.has_older_rules:
+        _topic(services, command)
     found = _find(services, command.stream, command.topic)
     if found is None:
         return ()
@@ -72,7 +74,7 @@ async def create_consumer_group(
     stream, topic = _topic(services, command)
     require(services.metadata.state, caller.user, Code.CREATE_CONSUMER_GROUP, stream.id, topic.id)
     partitions_count = topic.partitions_count
-    change = await services.metadata.change(command, caller.user)
+    change = await services.metadata.change(command, caller.user, caller.request)
     return ConsumerGroupInfo(change.new_id, partitions_count, 0, command.name)
 
 
@@ -81,7 +83,7 @@ async def delete_consumer_group(
 ) -> None:
     """Remove a group with its members and its offsets, on every shard."""
     _group(services, caller, Code.DELETE_CONSUMER_GROUP, command)
-    await services.metadata.change(command, caller.user)
+    await services.metadata.change(command, caller.user, caller.request)
 
 
 async def join_consumer_group(
@@ -126,11 +128,14 @@ def _find(services: Services, stream: Identifier, topic: Identifier) -> tuple[St
 
 def _topic(
     services: Services,
-    command: CreateConsumerGroup
-    | DeleteConsumerGroup
-    | JoinConsumerGroup
-    | LeaveConsumerGroup
-    | SyncConsumerGroup,
+    command: (
+        CreateConsumerGroup
+        | DeleteConsumerGroup
+        | GetConsumerGroups
+        | JoinConsumerGroup
+        | LeaveConsumerGroup
+        | SyncConsumerGroup
+    ),
 ) -> tuple[Stream, Topic]:
     stream = services.metadata.refresh().stream(command.stream)
     return stream, stream.topic(command.topic)

@@ -6,6 +6,7 @@ from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.groups.service import Groups
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.logins import Logins
+from borzoi.shards.identity.request_numbers import RequestNumbers
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.topic_options import TopicDefaults
@@ -15,8 +16,9 @@ from borzoi.shards.observing.statistics import Statistics
 from borzoi.shards.orders.migration import Migration
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.ports.append import Appends
+from borzoi.shards.ports.doubtful_sends import DoubtfulSends
 from borzoi.shards.ports.owners import PartitionOwners
-from borzoi.shards.ports.partitioning import Sends
+from borzoi.shards.ports.partitioning import SendTargets
 from borzoi.shards.ports.reads import Reads
 from borzoi.shards.reading.describe import Describer
 from borzoi.shards.settings.schema import Compression
@@ -32,14 +34,16 @@ class Services:
     cluster: Cluster
     compression: Compression
     describer: Describer
+    doubtful_sends: DoubtfulSends
     durability: Durability
     groups: Groups
     logins: Logins
     metadata: MetadataService
     migration: Migration
+    numbers: RequestNumbers
     owners: PartitionOwners
     reads: Reads
-    sends: Sends
+    send_targets: SendTargets
     snapshots: Snapshots
     statistics: Statistics
     tasks: Tasks

@@ -33,7 +33,7 @@ async def login_user(services: Services, caller: Caller, command: LoginUser) -> 
 
     The version counts in any case: it tells in which form the client reads an error, too.
     """
-    caller.speak(generation_for(command.version))
+    caller.speak(generation_for(command.version, caller.has_pinged))
     user_id = await services.logins.check(command.username, command.password, who_asks(caller))
     return _become(services, caller, user_id, command.context)
 
@@ -61,6 +61,7 @@ async def register(services: Services, caller: Caller, command: Register) -> Reg
     _end_memberships(services, caller)
     session = 1 + secrets.randbelow(SESSION_MAX)
     caller.bind(session)
+    await caller.number_requests()
     return Registered(user_id, session, command.protocol_version, SERVED_VERSION)
 
 

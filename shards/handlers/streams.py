@@ -42,7 +42,7 @@ async def create_stream(services: Services, caller: Caller, command: CreateStrea
     """Make an empty stream."""
     refuse_options(caller, "streams", command.options)
     require(services.metadata.refresh(), caller.user, Code.CREATE_STREAM)
-    change = await services.metadata.change(command, caller.user)
+    change = await services.metadata.change(command, caller.user, caller.request)
     return services.describer.stream(services.metadata.state.stream(change.new_id))
 
 
@@ -71,4 +71,4 @@ async def _change(
     state = services.metadata.refresh()
     stream = state.stream(command.stream)
     require(state, caller.user, code, stream.id)
-    await services.metadata.change(command, caller.user)
+    await services.metadata.change(command, caller.user, caller.request)

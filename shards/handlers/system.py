@@ -36,6 +36,7 @@ def ping(services: Services, caller: Caller, _command: Ping) -> None:
     if caller.generation.has_sessions:
         require_registered(services, caller)
     caller.last_heartbeat = time.monotonic()
+    caller.has_pinged = True
 
 
 def get_stats(services: Services, caller: Caller, _command: GetStats) -> Coroutine[Any, Any, Stats]:
@@ -59,7 +60,9 @@ def get_cluster_metadata(
     services: Services, caller: Caller, _command: GetClusterMetadata
 ) -> ClusterMetadata:
     """The nodes that the configuration names; with none of them, this one."""
-    return services.cluster.metadata(of_this_node=caller.generation.has_sessions)
+    if caller.generation.has_sessions:
+        return services.cluster.as_seen_at(caller.local_host)
+    return services.cluster.metadata()
 
 
 def describe_options(

@@ -5,7 +5,7 @@ from borzoi.protocol.commands.sessions import (
     DeletePersonalAccessToken,
     GetPersonalAccessTokens,
 )
-from borzoi.protocol.errors import Unauthorized
+from borzoi.protocol.errors import RequestAlreadyApplied, Unauthorized
 from borzoi.protocol.responses.users import RawToken, TokenInfo
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.services import Services
@@ -35,7 +35,9 @@ async def create_personal_access_token(
     expiry_at = token_expiry_at(services.clock.now_us(), command.expiry)
     wanted = CreateToken(user.id, user.created_at, command.name, hash_token(raw), expiry_at)
     check_arguments(wanted)
-    await services.metadata.change(wanted, user.id)
+    await services.metadata.change(wanted, user.id, caller.request)
+    if services.metadata.state.find_token(wanted.hash) is None:
+        raise RequestAlreadyApplied("the token was made by this request before, with other bytes")
     return RawToken(raw)
 
 
@@ -43,7 +45,8 @@ async def delete_personal_access_token(
     services: Services, caller: Caller, command: DeletePersonalAccessToken
 ) -> None:
     """Withdraw a token: no shard accepts a login with it any more."""
-    await services.metadata.change(command, _owner(services, caller).id)
+    user = _owner(services, caller)
+    await services.metadata.change(command, user.id, caller.request)
 
 
 def _owner(services: Services, caller: Caller) -> User:

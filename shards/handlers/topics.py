@@ -1,7 +1,8 @@
 """Commands about topics and their partitions."""
 
 import logging
-from typing import Final
+from dataclasses import replace
+from typing import Final, TypeAlias
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.topics import (
@@ -31,6 +32,10 @@ from borzoi.shards.upkeep.compression import ignored
 
 LOG: Final = logging.getLogger(__name__)
 
+TopicChange: TypeAlias = (
+    UpdateTopic | DeleteTopic | PurgeTopic | CreatePartitions | DeletePartitions
+)
+
 
 async def get_topic(services: Services, caller: Caller, command: GetTopic) -> TopicDetails | None:
     """A topic with its partitions, or nothing."""
@@ -50,6 +55,8 @@ async def get_topics(
     """The topics of a stream by id; none if there is no such stream."""
     await show_journals(services)
     state = services.metadata.refresh()
+    if caller.generation.has_older_rules:
+        state.stream(command.stream)
     stream = state.find_stream(command.stream)
     if stream is None:
         return ()
@@ -63,7 +70,7 @@ async def create_topic(services: Services, caller: Caller, command: CreateTopic)
     state = services.metadata.refresh()
     stream = state.stream(command.stream)
     require(state, caller.user, Code.CREATE_TOPIC, stream.id)
-    change = await services.metadata.change(command, caller.user)
+    change = await services.metadata.change(command, caller.user, caller.request)
     topic = services.metadata.state.topic(stream.id, change.new_id)
     _tell_if_ignored(services, topic, command)
     return services.describer.new_topic(topic, caller.knows_all_codecs)
@@ -97,6 +104,12 @@ async def create_partitions(services: Services, caller: Caller, command: CreateP
 async def delete_partitions(services: Services, caller: Caller, command: DeletePartitions) -> None:
     """Remove the partitions with the highest ids."""
     check_arguments(command)
+    if caller.generation.has_older_rules:
+        topic = _changeable(services, caller, Code.DELETE_PARTITIONS, command)
+        count = min(command.partitions_count, topic.partitions_count)
+        if count == 0:
+            return
+        command = replace(command, partitions_count=count)
     await _change(services, caller, Code.DELETE_PARTITIONS, command)
 
 
@@ -110,17 +123,18 @@ async def delete_segments(services: Services, caller: Caller, command: DeleteSeg
     await services.owners.ask(DeleteOldest(target, command.segments_count))
 
 
-async def _change(
-    services: Services,
-    caller: Caller,
-    code: Code,
-    command: UpdateTopic | DeleteTopic | PurgeTopic | CreatePartitions | DeletePartitions,
-) -> None:
+async def _change(services: Services, caller: Caller, code: Code, command: TopicChange) -> None:
+    _changeable(services, caller, code, command)
+    await services.metadata.change(command, caller.user, caller.request)
+
+
+def _changeable(services: Services, caller: Caller, code: Code, command: TopicChange) -> Topic:
+    """The topic that the caller may do this to."""
     state = services.metadata.refresh()
     stream = state.stream(command.stream)
     topic = stream.topic(command.topic)
     require(state, caller.user, code, stream.id, topic.id)
-    await services.metadata.change(command, caller.user)
+    return topic
 
 
 def _tell_if_ignored(services: Services, topic: Topic, command: CreateTopic | UpdateTopic) -> None:

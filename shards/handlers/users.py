@@ -35,7 +35,7 @@ def get_user(services: Services, caller: Caller, command: GetUser) -> UserDetail
         return None
     if user.id != caller.user:
         require(state, caller.user, Code.GET_USER)
-    return UserDetails(_info(user), user.permissions)
+    return details_of(user)
 
 
 def get_users(services: Services, caller: Caller, _command: GetUsers) -> list[UserInfo]:
@@ -59,9 +59,8 @@ async def create_user(services: Services, caller: Caller, command: CreateUser) -
     wanted = CreateHashedUser(command.username, hashed, command.status, command.permissions)
     # Waiting for the hash took a while, in which the permission may have been withdrawn.
     require(services.metadata.refresh(), caller.user, Code.CREATE_USER)
-    change = await services.metadata.change(wanted, caller.user)
-    user = services.metadata.state.user(change.new_id)
-    return UserDetails(_info(user), user.permissions)
+    change = await services.metadata.change(wanted, caller.user, caller.request)
+    return details_of(services.metadata.state.user(change.new_id))
 
 
 async def update_user(services: Services, caller: Caller, command: UpdateUser) -> None:
@@ -70,13 +69,13 @@ async def update_user(services: Services, caller: Caller, command: UpdateUser) -
     require(services.metadata.refresh(), caller.user, Code.UPDATE_USER)
     if command.username is not None:
         check_username(command.username)
-    await services.metadata.change(command, caller.user)
+    await services.metadata.change(command, caller.user, caller.request)
 
 
 async def delete_user(services: Services, caller: Caller, command: DeleteUser) -> None:
     """Remove a user with its tokens; its sessions have no user from now on."""
     require(services.metadata.refresh(), caller.user, Code.DELETE_USER)
-    await services.metadata.change(command, caller.user)
+    await services.metadata.change(command, caller.user, caller.request)
 
 
 async def update_permissions(
@@ -84,7 +83,7 @@ async def update_permissions(
 ) -> None:
     """Replace what a user may do, on every shard from the next request on."""
     require(services.metadata.refresh(), caller.user, Code.UPDATE_PERMISSIONS)
-    await services.metadata.change(command, caller.user)
+    await services.metadata.change(command, caller.user, caller.request)
 
 
 async def change_password(services: Services, caller: Caller, command: ChangePassword) -> None:
@@ -98,7 +97,8 @@ async def change_password(services: Services, caller: Caller, command: ChangePas
     hashed = await services.logins.hash(command.new_password, who)
     _may_change_password(services, caller, command)
     # The log takes it only if `stored` is still that user's hash: the id may be another's by now.
-    await services.metadata.change(SetPasswordHash(user_id, hashed, stored), caller.user)
+    wanted = SetPasswordHash(user_id, hashed, stored)
+    await services.metadata.change(wanted, caller.user, caller.request)
 
 
 def _may_change_password(services: Services, caller: Caller, command: ChangePassword) -> User:
@@ -107,6 +107,11 @@ def _may_change_password(services: Services, caller: Caller, command: ChangePass
     if user.id != caller.user:
         require(state, caller.user, Code.CHANGE_PASSWORD)
     return user
+
+
+def details_of(user: User) -> UserDetails:
+    """A user as its creator and GET_USER see it."""
+    return UserDetails(_info(user), user.permissions)
 
 
 def _info(user: User) -> UserInfo:

@@ -2,7 +2,7 @@
 
 from borzoi.protocol.errors import BrokerError
 from borzoi.shards.metadata.effects import Effects
-from borzoi.shards.metadata.entry_form import stored_command
+from borzoi.shards.metadata.entry_form import read_entry
 from borzoi.shards.metadata.state import State
 from borzoi.storage.wal import WalEntry
 
@@ -13,7 +13,7 @@ class LogContradiction(Exception):
 
 def apply(state: State, entry: WalEntry) -> Effects:
     """Change the state as the entry says. LogContradiction leaves the state half changed."""
-    stored = stored_command(entry)
+    stored, request = read_entry(entry)
     effects = Effects(entry.index)
     try:
         stored.apply(state, entry.timestamp, effects)
@@ -22,4 +22,8 @@ def apply(state: State, entry: WalEntry) -> Effects:
             f"entry {entry.index} of the metadata log does not fit the entries before it:"
             f" {type(stored).__name__}, {error!r}"
         ) from error
+    if request is not None:
+        state.remember_request(entry.user_id, request, entry.index, stored.new_id)
+    for user_id in effects.users_removed:
+        state.forget_requests(user_id)
     return effects

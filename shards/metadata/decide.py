@@ -27,22 +27,29 @@ from borzoi.protocol.commands.topics import (
 )
 from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
 from borzoi.protocol.errors import (
+    BrokerError,
     CannotChangePermissions,
     CannotCreateConsumerGroupInfo,
     CannotCreateStream,
     CannotCreateTopic,
     CannotDeleteUser,
+    ConsumerGroupIdAlreadyExists,
     ConsumerGroupNameAlreadyExists,
     InvalidCommand,
+    InvalidConsumerGroupId,
     InvalidCredentials,
     InvalidPartitionsCount,
     InvalidPersonalAccessTokenName,
+    InvalidStreamId,
+    InvalidTopicId,
     InvalidTopicSize,
     PersonalAccessTokenAlreadyExists,
     PersonalAccessTokensLimitReached,
     ResourceNotFound,
+    StreamDirectoryNotFound,
     StreamNameAlreadyExists,
     TooManyPartitions,
+    TopicIdAlreadyExists,
     TopicNameAlreadyExists,
     Unauthorized,
     UserAlreadyExists,
@@ -59,6 +66,7 @@ from borzoi.shards.metadata.commands import (
     SetPasswordHash,
 )
 from borzoi.shards.metadata.entries import Stored, permissions_block
+from borzoi.shards.metadata.slots import IdPool
 from borzoi.shards.metadata.state import ROOT_USER_ID, State
 from borzoi.shards.metadata.topic_options import (
     read_topic_options,
@@ -98,6 +106,19 @@ MetadataCommand: TypeAlias = (
     | DeletePersonalAccessToken
     | DeleteExpiredTokens
 )
+
+
+class IdErrors(NamedTuple):
+    """What a chosen id of one kind is refused with."""
+
+    is_taken: type[BrokerError]
+    out_of_range: type[BrokerError]
+
+
+# 1011 is the status of a taken id for clients that choose ids, and of another fault for others.
+STREAM_IDS: Final = IdErrors(StreamDirectoryNotFound, InvalidStreamId)
+TOPIC_IDS: Final = IdErrors(TopicIdAlreadyExists, InvalidTopicId)
+GROUP_IDS: Final = IdErrors(ConsumerGroupIdAlreadyExists, InvalidConsumerGroupId)
 
 
 class MetadataSettings(NamedTuple):
@@ -212,7 +233,10 @@ def _create_stream(state: State, command: CreateStream) -> Stored:
     id = state.stream_ids.peek()
     if id >= STREAMS_MAX:
         raise CannotCreateStream(f"there are {STREAMS_MAX} streams, no more fit the id space")
-    return entries.StreamCreated(id, command.name)
+    if command.wanted_id is None:
+        return entries.StreamCreated(id, command.name)
+    id = _wanted(command.wanted_id, state.stream_ids, STREAMS_MAX, STREAM_IDS)
+    return entries.StreamCreated(id, command.name, is_chosen=True)
 
 
 def _update_stream(state: State, command: UpdateStream) -> Stored:
@@ -233,6 +257,8 @@ def _create_topic(state: State, command: CreateTopic, settings: MetadataSettings
         raise CannotCreateTopic(
             f"stream {stream.id} has {TOPICS_MAX} topics, no more fit the id space"
         )
+    if command.wanted_id is not None:
+        id = _wanted(command.wanted_id, stream.topic_ids, TOPICS_MAX, TOPIC_IDS)
     _check_slots(state, command.partitions_count, settings)
     return entries.TopicCreated(
         stream_id=stream.id,
@@ -244,6 +270,7 @@ def _create_topic(state: State, command: CreateTopic, settings: MetadataSettings
         max_topic_size=max_topic_size,
         replication_factor=command.replication_factor or 1,
         options=wanted.options,
+        is_chosen=command.wanted_id is not None,
     )
 
 
@@ -308,7 +335,10 @@ def _create_group(state: State, command: CreateConsumerGroup, settings: Metadata
         raise CannotCreateConsumerGroupInfo(
             f"topic {topic.id} has {len(topic.groups)} groups, no more are allowed"
         )
-    return entries.GroupCreated(stream.id, topic.id, topic.group_ids.peek(), command.name)
+    if command.wanted_id is None:
+        return entries.GroupCreated(stream.id, topic.id, topic.group_ids.peek(), command.name)
+    id = _wanted(command.wanted_id, topic.group_ids, settings.groups_per_topic_max, GROUP_IDS)
+    return entries.GroupCreated(stream.id, topic.id, id, command.name, is_chosen=True)
 
 
 def _create_user(state: State, command: CreateHashedUser, settings: MetadataSettings) -> Stored:
@@ -357,6 +387,15 @@ def _create_token(
     if len(names) >= settings.max_tokens_per_user:
         raise PersonalAccessTokensLimitReached(f"user {user.id} has {len(names)} tokens")
     return entries.TokenCreated(user.id, command.name, command.hash, command.expiry_at)
+
+
+def _wanted(id: int, ids: IdPool, ids_max: int, errors: IdErrors) -> int:
+    """The id that the client has chosen, if it is free."""
+    if not 0 <= id < ids_max:
+        raise errors.out_of_range(f"id {id}, counted from 0: {ids_max - 1} is the highest")
+    if not ids.is_free(id):
+        raise errors.is_taken(f"id {id}, counted from 0, is taken")
+    return id
 
 
 def _check_count(count: int, least: int, most: int) -> None:

@@ -6,8 +6,9 @@ everywhere: it reads no clock, no config and no disk. The time and the index are
 entry around it. Births follow from the index, slots and ids from the state before it.
 
 What applying costs does not depend on how many streams, topics or users there are, only on what
-the entry touches. The exception is what is rare and must leave nothing behind: removing a stream
-or a topic goes through the users once, and so does clearing away expired tokens.
+the entry touches. The exceptions are rare: removing a stream or a topic goes through the users
+once, to leave nothing behind, and so does clearing away expired tokens; an id that a client has
+chosen is looked up among the freed ones.
 
 Old logs stay readable for ever, so: a kind is never renamed or reused, a field never changes its
 meaning or becomes required; new fields come with a default, new kinds come at the end. Permissions
@@ -40,6 +41,11 @@ class Stored(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
         """Change the state and note what is left to others. `effects` has the entry's index."""
         raise NotImplementedError
 
+    @property
+    def new_id(self) -> int:
+        """The id that the entry has given out, 0 if none."""
+        return 0
+
 
 class OfStream(Stored, frozen=True):
     """An entry about a stream."""
@@ -63,11 +69,16 @@ class StreamCreated(OfStream, frozen=True, tag="stream_created"):
     """A stream without topics exists."""
 
     name: str
+    is_chosen: bool = False  # the id, by a client
 
     def apply(self, state: State, timestamp: int, _effects: Effects) -> None:
-        _take(state.stream_ids, self.stream_id)
+        _take(state.stream_ids, self.stream_id, self.is_chosen)
         _name(state.stream_names, self.name, self.stream_id)
         state.streams[self.stream_id] = Stream(self.stream_id, self.name, timestamp)
+
+    @property
+    def new_id(self) -> int:
+        return self.stream_id
 
 
 class StreamUpdated(OfStream, frozen=True, tag="stream_updated"):
@@ -113,10 +124,11 @@ class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
     max_topic_size: int
     replication_factor: int
     options: bytes = b""
+    is_chosen: bool = False  # the id, by a client
 
     def apply(self, state: State, timestamp: int, effects: Effects) -> None:
         stream = state.streams[self.stream_id]
-        _take(stream.topic_ids, self.topic_id)
+        _take(stream.topic_ids, self.topic_id, self.is_chosen)
         _name(stream.topic_names, self.name, self.topic_id)
         topic = Topic(
             id=self.topic_id,
@@ -131,6 +143,10 @@ class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
         if self.partitions_count > 0:
             _add_run(state, topic, self.partitions_count, timestamp, effects.index)
         stream.topics[self.topic_id] = topic
+
+    @property
+    def new_id(self) -> int:
+        return self.topic_id
 
 
 class TopicUpdated(OfTopic, frozen=True, tag="topic_updated"):
@@ -213,12 +229,17 @@ class GroupCreated(OfTopic, frozen=True, tag="group_created"):
 
     group_id: int
     name: str
+    is_chosen: bool = False  # the id, by a client
 
     def apply(self, state: State, timestamp: int, effects: Effects) -> None:
         topic = state.topic(self.stream_id, self.topic_id)
-        _take(topic.group_ids, self.group_id)
+        _take(topic.group_ids, self.group_id, self.is_chosen)
         _name(topic.group_names, self.name, self.group_id)
         topic.groups[self.group_id] = Group(self.group_id, self.name, timestamp, effects.index)
+
+    @property
+    def new_id(self) -> int:
+        return self.group_id
 
 
 class GroupDeleted(OfTopic, frozen=True, tag="group_deleted"):
@@ -243,7 +264,7 @@ class UserCreated(OfUser, frozen=True, tag="user_created"):
     permissions: bytes | None = None
 
     def apply(self, state: State, timestamp: int, _effects: Effects) -> None:
-        _take(state.user_ids, self.user_id)
+        _take(state.user_ids, self.user_id, False)
         _name(state.usernames, self.username, self.user_id)
         state.users[self.user_id] = User(
             id=self.user_id,
@@ -253,6 +274,10 @@ class UserCreated(OfUser, frozen=True, tag="user_created"):
             created_at=timestamp,
             permissions=permissions_of(self.permissions),
         )
+
+    @property
+    def new_id(self) -> int:
+        return self.user_id
 
 
 class UserUpdated(OfUser, frozen=True, tag="user_updated"):
@@ -389,8 +414,12 @@ def _withdraw_grants(state: State, without: Callable[[Permissions], Permissions]
             user.permissions = without(user.permissions)
 
 
-def _take(pool: IdPool, id: int) -> None:
-    """Take the id the entry names: the one the pool would give, which is checked."""
+def _take(pool: IdPool, id: int, is_chosen: bool) -> None:
+    """Take the id the entry names: a free one, or the one the pool would give; both is checked."""
+    if is_chosen:
+        assert pool.is_free(id), f"id {id} in the log, which is taken"
+        pool.take_this(id)
+        return
     taken = pool.take()
     assert taken == id, f"id {id} in the log, {taken} would be next"
 

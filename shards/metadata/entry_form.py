@@ -1,5 +1,7 @@
 """Entries of the metadata log as bytes: a MessagePack map of the fields, with a `kind`.
 
+A change that a client has numbered has a field `request` as well: the client's id and the number.
+
 Fields a reader does not know are skipped; kinds it does not know are refused, because skipping an
 entry would make copies differ.
 
@@ -9,13 +11,17 @@ encrypted (sealing.py). The other bits are 0. What is handed in here is in clear
 
 from typing import Any, Final, Union
 
-from borzoi.messagepack import NotPacked, converted, pack, unpacked
+import msgspec
+
+from borzoi.messagepack import BYTES, NotPacked, converted, pack, unpacked
 from borzoi.shards.metadata import entries
 from borzoi.shards.metadata.entries import Stored
+from borzoi.shards.metadata.requests import RequestKey
 from borzoi.storage.wal import WalEntry
 
 FORMAT_VERSION: Final = 1
 VERSION_MASK: Final = 0xFF
+REQUEST_FIELD: Final = "request"
 
 # The classes that others are made of are no kinds.
 KINDS: Final[dict[object, type[Stored]]] = {
@@ -30,13 +36,23 @@ class UnknownEntry(Exception):
     """The log holds an entry that this version cannot apply."""
 
 
-def new_entry(index: int, timestamp: int, user_id: int, stored: Stored) -> WalEntry:
+def new_entry(
+    index: int, timestamp: int, user_id: int, stored: Stored, request: RequestKey | None = None
+) -> WalEntry:
     """The log entry that holds this."""
-    return WalEntry(index, 0, timestamp, user_id, FORMAT_VERSION, pack(stored))
+    command: object = stored
+    if request is not None:
+        command = {**msgspec.to_builtins(stored, builtin_types=BYTES), REQUEST_FIELD: request}
+    return WalEntry(index, 0, timestamp, user_id, FORMAT_VERSION, pack(command))
 
 
 def stored_command(entry: WalEntry) -> Stored:
     """What a log entry holds, or UnknownEntry with the reason."""
+    return read_entry(entry)[0]
+
+
+def read_entry(entry: WalEntry) -> tuple[Stored, RequestKey | None]:
+    """What a log entry holds and the request it comes from, or UnknownEntry with the reason."""
     version = entry.flags & VERSION_MASK
     if version != FORMAT_VERSION or entry.flags & ~VERSION_MASK:
         raise UnknownEntry(
@@ -45,12 +61,18 @@ def stored_command(entry: WalEntry) -> Stored:
             " A newer one wrote it: start that."
         )
     try:
-        return _stored(unpacked(entry.command))
+        plain = unpacked(entry.command)
+        return _stored(plain), _request(plain)
     except NotPacked as error:
         raise UnknownEntry(
             f"entry {entry.index} of the metadata log (format version {version}) holds a command"
             f" that this borzoi cannot apply: {error}. If a newer one wrote it, start that."
         ) from error
+
+
+def _request(plain: Any) -> RequestKey | None:
+    found = plain.get(REQUEST_FIELD)
+    return None if found is None else converted(found, RequestKey)
 
 
 def _stored(plain: Any) -> Stored:

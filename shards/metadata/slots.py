@@ -34,6 +34,18 @@ class IdPool(msgspec.Struct):
         self.next_id += 1
         return self.next_id - 1
 
+    def is_free(self, id: int) -> bool:
+        """Whether take_this() may be called for an id."""
+        return id >= self.next_id or id in self.freed
+
+    def take_this(self, id: int) -> None:
+        """Give out an id that is free. Those that it leaves out come next, in ascending order."""
+        if id < self.next_id:
+            self.freed.remove(id)
+            return
+        self.freed += range(id - 1, self.next_id - 1, -1)
+        self.next_id = id + 1
+
     def release(self, id: int) -> None:
         """Take an id back."""
         self.freed.append(id)

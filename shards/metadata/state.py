@@ -18,14 +18,27 @@ from typing import Final, NamedTuple
 import msgspec
 
 from borzoi.protocol.errors import (
+    BrokerError,
     ConsumerGroupIdNotFound,
+    ConsumerGroupNameNotFound,
+    NoPartitions,
     PartitionNotFound,
     ResourceNotFound,
     StreamIdNotFound,
+    StreamNameNotFound,
     TopicIdNotFound,
+    TopicNameNotFound,
 )
 from borzoi.protocol.identifiers import Identifier
 from borzoi.protocol.permissions import Permissions
+from borzoi.shards.metadata.requests import (
+    LastRequests,
+    Made,
+    RequestKey,
+    find_made,
+    forget_made,
+    remember_made,
+)
 from borzoi.shards.metadata.slots import IdPool, SlotRanges
 
 ROOT_USER_ID: Final = 0
@@ -115,7 +128,10 @@ class Topic(msgspec.Struct):
         """Birth and board slot of a partition."""
         place = self.find_partition(partition_id)
         if place is None:
-            raise PartitionNotFound(f"topic {self.id} has no partition {partition_id}")
+            older_status = None if self.runs else NoPartitions.status
+            raise PartitionNotFound(
+                f"topic {self.id} has no partition {partition_id}", older_status
+            )
         return place
 
     def find_group(self, identifier: Identifier) -> Group | None:
@@ -127,7 +143,10 @@ class Topic(msgspec.Struct):
         """The group of that id or name."""
         group = self.find_group(identifier)
         if group is None:
-            raise ConsumerGroupIdNotFound(f"topic {self.id} has no group {identifier!r}")
+            raise ConsumerGroupIdNotFound(
+                f"topic {self.id} has no group {identifier!r}",
+                _if_name(identifier, ConsumerGroupNameNotFound),
+            )
         return group
 
 
@@ -150,7 +169,10 @@ class Stream(msgspec.Struct):
         """The topic of that id or name."""
         topic = self.find_topic(identifier)
         if topic is None:
-            raise TopicIdNotFound(f"stream {self.id} has no topic {identifier!r}")
+            raise TopicIdNotFound(
+                f"stream {self.id} has no topic {identifier!r}",
+                _if_name(identifier, TopicNameNotFound),
+            )
         return topic
 
 
@@ -196,6 +218,8 @@ class State(msgspec.Struct):
     user_ids: IdPool = msgspec.field(default_factory=IdPool)
     token_owners: dict[str, TokenOwner] = {}
     slots: SlotRanges = msgspec.field(default_factory=SlotRanges)
+    # Not there until a client has numbered a change: files without one are as they always were.
+    requests: LastRequests | msgspec.UnsetType = msgspec.UNSET
 
     def find_stream(self, identifier: Identifier) -> Stream | None:
         """The stream of that id or name, None if there is none."""
@@ -206,7 +230,9 @@ class State(msgspec.Struct):
         """The stream of that id or name."""
         stream = self.find_stream(identifier)
         if stream is None:
-            raise StreamIdNotFound(f"there is no stream {identifier!r}")
+            raise StreamIdNotFound(
+                f"there is no stream {identifier!r}", _if_name(identifier, StreamNameNotFound)
+            )
         return stream
 
     def find_topic(self, stream: Identifier, topic: Identifier) -> Topic | None:
@@ -230,6 +256,23 @@ class State(msgspec.Struct):
             raise ResourceNotFound(f"there is no user {identifier!r}")
         return user
 
+    def made_by(self, user_id: int, request: RequestKey) -> Made | None:
+        """What a numbered request of a user has made; None if it made nothing, as far as known."""
+        if isinstance(self.requests, msgspec.UnsetType):
+            return None
+        return find_made(self.requests, user_id, request)
+
+    def remember_request(self, user_id: int, request: RequestKey, entry: int, new_id: int) -> None:
+        """A numbered request has made this."""
+        if isinstance(self.requests, msgspec.UnsetType):
+            self.requests = {}
+        remember_made(self.requests, user_id, request, entry, new_id)
+
+    def forget_requests(self, user_id: int) -> None:
+        """The user is gone."""
+        if not isinstance(self.requests, msgspec.UnsetType):
+            forget_made(self.requests, user_id)
+
     def find_token(self, hash: str) -> tuple[User, Token] | None:
         """Whose token that is. It may have expired: ask it."""
         owner = self.token_owners.get(hash)
@@ -237,6 +280,11 @@ class State(msgspec.Struct):
             return None
         user = self.users[owner.user_id]
         return user, user.tokens[owner.name]
+
+
+def _if_name(identifier: Identifier, error: type[BrokerError]) -> int | None:
+    """The status for older clients, where a name is not found."""
+    return error.status if isinstance(identifier, str) else None
 
 
 _first_partition: Final = attrgetter("first_partition")

@@ -29,6 +29,7 @@ from borzoi.protocol.errors import InvalidSizeBytes
 from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings, decide
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.entry_form import new_entry
+from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.metadata.state import State
 from borzoi.shards.metadata_log.follower import MetadataCopy, open_copy
 from borzoi.shards.metadata_log.sealing import seal_entry
@@ -123,13 +124,20 @@ class MetadataWriter:
         """Whether nothing can be appended any more, until a restart."""
         return self._wal.has_failed
 
-    def prepare(self, command: MetadataCommand, *, user_id: int, timestamp: int) -> bytes:
+    def prepare(
+        self,
+        command: MetadataCommand,
+        *,
+        user_id: int,
+        timestamp: int,
+        request: RequestKey | None = None,
+    ) -> bytes:
         """The entry for this command, ready to append. Changes nothing."""
         assert self._appended is None, "one command at a time"
         stored = decide(
             self.state, command, user_id=user_id, timestamp=timestamp, settings=self.settings
         )
-        plain = new_entry(self._wal.last_index + 1, timestamp, user_id, stored)
+        plain = new_entry(self._wal.last_index + 1, timestamp, user_id, stored, request)
         entry = seal_entry(plain, self.copy.encryption)
         if len(entry.command) > self._command_size_max:
             # Only permissions for very many topics get here.

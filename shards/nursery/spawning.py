@@ -1,8 +1,9 @@
 """The start of workers: the memory they share, and the specification that each of them gets.
 
-Owned by the supervisor. The board, the wake-ups and the record of the last clean stop last as long
-as the run. Control memory and arena belong to one generation of one worker. Its successor gets new
-ones, so that nothing of a dead worker is mistaken for something of a living one.
+Owned by the supervisor. The board, the request memory, the wake-ups and the record of the last
+clean stop last as long as the run. Control memory and arena belong to one generation of one worker.
+Its successor gets new ones, so that nothing of a dead worker is mistaken for something of a living
+one.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -19,6 +21,7 @@ from borzoi.router.board import create_board
 from borzoi.router.control import FIRST_GENERATION, ControlLayout, SharedControl, create_control
 from borzoi.router.fds import ChannelClosed, FdChannel, socket_pair
 from borzoi.router.memory import PAGE_SIZE
+from borzoi.router.request_memory import RequestLayout, create_request_memory
 from borzoi.router.wake import Wake
 from borzoi.shards.config import Config, to_json
 from borzoi.shards.directory.opening import OpenData
@@ -30,6 +33,11 @@ from borzoi.shards.identity.passwords import hash_password
 from borzoi.shards.loop.clock import broker_start
 from borzoi.shards.nursery.link import ChildProcess, Nursery, NurseryFailed
 from borzoi.shards.orders.spec import Event, Order, Root, WorkerSpec, write_spec
+from borzoi.shards.tls.certificate import Certificate
+
+NUMBERED_PER_CONNECTION: Final = 2
+"""Clients whose last request is remembered, for each connection that a shard may have: as many as
+are connected, and as many again that may come back."""
 
 
 @dataclass(slots=True)
@@ -73,8 +81,10 @@ class Spawner:
         budget: int,
         data: OpenData,
         nursery: Nursery,
+        certificates: dict[str, Certificate],
     ) -> None:
         self._nursery = nursery
+        self.certificates = certificates
         self._config = config
         self._options = options
         self._placement = placement
@@ -91,6 +101,10 @@ class Spawner:
         self.arena_size = -(-max(config.system.memory_pool.size, budget) // PAGE_SIZE) * PAGE_SIZE
         self._board_slots = config.limits.partitions_total_max
         self._board_fd = create_board(self._board_slots)
+        self._requests_layout = RequestLayout(
+            shard_count, NUMBERED_PER_CONNECTION * config.limits.connections_max
+        )
+        self._requests_fd = create_request_memory(self._requests_layout)
         self._clean_fd = os.memfd_create("borzoi-clean-stop", os.MFD_CLOEXEC)
         if data.clean is not None:
             os.write(self._clean_fd, data.clean.encode())
@@ -164,12 +178,15 @@ class Spawner:
             shares_port=self._options.shares_port,
             root=self._root if worker.shard == 0 else None,
             doors=doors,
+            certificates=self.certificates,
             generations=tuple(one.generation for one in workers),
             budget=self._budget,
             arena_size=self.arena_size,
             board_slots=self._board_slots,
             channel_fd=channel_fd,
             board_fd=self._board_fd,
+            requests_fd=self._requests_fd,
+            requests_entries=self._requests_layout.entries,
             clean_stop_fd=self._clean_fd,
             control_fds=tuple(one.control_fd for one in workers),
             arena_fds=tuple(one.arena_fd for one in workers),

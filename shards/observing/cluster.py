@@ -3,17 +3,20 @@
 Without `cluster.enabled` that is one healthy leader, this broker. With it, the answer names the
 nodes of the configuration as they stand there. Nothing is replicated or elected, and the other
 nodes are not contacted. A client that finds two nodes goes to the leader's address, so the entry of
-this node has the address on which it really listens.
+this node has the address on which it really listens. A door that is not open has the port 0.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from borzoi.protocol.responses.cluster import ClusterMetadata, ClusterNode, NodeRole, NodeStatus
 from borzoi.shards.settings.addresses import parse_address
+from borzoi.shards.settings.open_doors import open_doors
 from borzoi.shards.settings.schema import Config, OtherNode
 
 CLUSTER_NAME: Final = "single-node"
 NODE_NAME: Final = "iggy-node"
+ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 
 class Cluster:
@@ -22,40 +25,53 @@ class Cluster:
     def __init__(self, config: Config, follower: bool) -> None:
         self._config = config
         self._follower = follower
-        self.addresses = {
-            name: getattr(config, name).address for name in ("tcp", "quic", "http", "websocket")
-        }
-        """By door: where it listens, and before that what is configured."""
+        self.addresses = open_doors(config)
+        """By door, of those that are open: where it listens, and before that what is configured."""
 
-    def metadata(self, *, of_this_node: bool = False) -> ClusterMetadata:
-        """Names, addresses and roles of all nodes, this one first; or of this one alone.
+    def as_seen_at(self, host: str | None) -> ClusterMetadata:
+        """One node, this one, by the address that a client has reached.
 
-        Clients of the consensus generation that are shown several nodes ask these for the way to
-        each partition, which is served nowhere.
+        For clients of the consensus generation. If they are shown several nodes, they ask these
+        for the way to each partition, which is served nowhere; and they dial the address that
+        they are shown, so that it cannot be one that only stands for all others.
         """
+        shown = self.metadata()
+        this = shown.nodes[0]
+        if host is not None and this.ip in ANY_ADDRESS:
+            this = replace(this, ip=host)
+        return ClusterMetadata(shown.name, (this,))
+
+    def metadata(self) -> ClusterMetadata:
+        """Names, addresses and roles of all nodes, this one first."""
         cluster = self._config.cluster
         role = NodeRole.FOLLOWER if self._follower else NodeRole.LEADER
         if not cluster.enabled:
             # A single node never redirects its clients.
-            ip = parse_address(self.addresses["tcp"]).host
+            first = next(iter(self.addresses.values()), self._config.tcp.address)
+            ip = parse_address(first).host
             return ClusterMetadata(CLUSTER_NAME, (self._this(NODE_NAME, ip, role),))
         current = cluster.node.current
         this = self._this(current.name, current.ip, role)
         opposite = NodeRole.LEADER if self._follower else NodeRole.FOLLOWER
         others = (self._other(node, opposite) for node in cluster.node.others)
-        return ClusterMetadata(cluster.name, (this,) if of_this_node else (this, *others))
+        return ClusterMetadata(cluster.name, (this, *others))
 
     def _this(self, name: str, ip: str, role: NodeRole) -> ClusterNode:
         return ClusterNode(
             name=name,
             ip=ip,
-            tcp_port=parse_address(self.addresses["tcp"]).port,
-            quic_port=parse_address(self.addresses["quic"]).port,
-            http_port=parse_address(self.addresses["http"]).port,
-            websocket_port=parse_address(self.addresses["websocket"]).port,
+            tcp_port=self._port("tcp"),
+            quic_port=self._port("quic"),
+            http_port=self._port("http"),
+            websocket_port=self._port("websocket"),
             role=role,
             status=NodeStatus.HEALTHY,
         )
+
+    def _port(self, door: str) -> int:
+        """Where the door really listens; 0 if it is not open."""
+        address = self.addresses.get(door)
+        return 0 if address is None else parse_address(address).port
 
     def _other(self, node: OtherNode, role: NodeRole) -> ClusterNode:
         """A port that is not given is the one configured here."""

@@ -1,12 +1,13 @@
 """The specification of a worker at its start, and the orders and events that travel later.
 
-The specification lies in a memfd. It may hold the encryption key and the hash of a password, which
-must not be seen in a process list. It goes through the nursery (nursery.py) together with the
-descriptors that it names, by the supervisor's numbers; the worker renumbers it.
+The specification lies in a memfd. It may hold the encryption key, the keys of certificates and the
+hash of a password, which must not be seen in a process list. It goes through the nursery
+(nursery.py) together with the descriptors that it names, by the supervisor's numbers; the worker
+renumbers it.
 
     supervisor -> worker   recover, listen(doors), stop,
                            replace_peer(shard, generation) + 2 fds, adopt(session) + 1 fd,
-                           refuse(refused)
+                           refuse(refused), renew + 1 fd with the certificates
     worker -> supervisor   metadata_ready(root_created), recovered,
                            listening(doors), cannot_boot(reason),
                            peer_replaced(shard, generation),
@@ -24,8 +25,9 @@ import msgspec
 from borzoi.shards.faults.poison import Refusal
 from borzoi.shards.groups.share import Seat
 from borzoi.shards.loop.clock import BrokerStart
+from borzoi.shards.tls.certificate import Certificate
 
-SPEC_SIZE_MAX: Final = 1 << 20
+SPEC_SIZE_MAX: Final = 2 << 20
 
 CANNOT_BOOT: Final = 3
 """Exit code of a worker that cannot start, however often it is tried: the broker stops."""
@@ -63,12 +65,17 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     # None on the first boot: the worker waits for orders. A restarted one goes on by itself, with
     # the doors that its predecessor had.
     doors: dict[str, str] | None
+    # By door: the certificates with their keys, of those that are encrypted.
+    certificates: dict[str, Certificate]
     generations: tuple[int, ...]
     budget: int
     arena_size: int
     board_slots: int
     channel_fd: int
     board_fd: int
+    # Numbered requests; of one shard so many clients are remembered.
+    requests_fd: int
+    requests_entries: int
     clean_stop_fd: int
     control_fds: tuple[int, ...]
     arena_fds: tuple[int, ...]
@@ -79,18 +86,25 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def fds(self) -> tuple[int, ...]:
         """Every descriptor the worker is given."""
-        single = (self.channel_fd, self.board_fd, self.clean_stop_fd, self.trace_fd)
+        single = (
+            self.channel_fd,
+            self.board_fd,
+            self.requests_fd,
+            self.clean_stop_fd,
+            self.trace_fd,
+        )
         return (*single, *self.control_fds, *self.arena_fds, *self.wake_fds)
 
     def renumbered(self, fds: Sequence[int]) -> "WorkerSpec":
         """The same with the descriptors `fds`, which are in the order of fds()."""
         assert len(fds) == len(self.fds()), "a descriptor is missing"
-        channel_fd, board_fd, clean_stop_fd, trace_fd, *rest = fds
+        channel_fd, board_fd, requests_fd, clean_stop_fd, trace_fd, *rest = fds
         count = self.shard_count
         return msgspec.structs.replace(
             self,
             channel_fd=channel_fd,
             board_fd=board_fd,
+            requests_fd=requests_fd,
             clean_stop_fd=clean_stop_fd,
             trace_fd=trace_fd,
             control_fds=tuple(rest[:count]),
@@ -146,5 +160,20 @@ def read_spec(fd: int) -> WorkerSpec:
     """The specification, read and closed."""
     try:
         return msgspec.json.decode(os.pread(fd, SPEC_SIZE_MAX, 0), type=WorkerSpec)
+    finally:
+        os.close(fd)
+
+
+def write_shown(certificates: dict[str, Certificate]) -> int:
+    """A memfd with the certificates that doors show from now on."""
+    fd = os.memfd_create("borzoi-certificates", os.MFD_CLOEXEC)
+    os.write(fd, msgspec.json.encode(certificates))
+    return fd
+
+
+def read_shown(fd: int) -> dict[str, Certificate]:
+    """The certificates, read and closed."""
+    try:
+        return msgspec.json.decode(os.pread(fd, SPEC_SIZE_MAX, 0), type=dict[str, Certificate])
     finally:
         os.close(fd)

@@ -13,7 +13,7 @@ from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.state import Stream, Topic
 
 
-class Sends:
+class SendTargets:
     """Resolves partitioning. The balanced counter is this shard's own, one step per request."""
 
     def __init__(self, metadata: MetadataService) -> None:
@@ -29,7 +29,9 @@ class Sends:
                 pass
             case Balanced():
                 if count == 0:
-                    raise TopicIdNotFound(f"topic {topic.id} has no partitions to balance over")
+                    raise TopicIdNotFound(
+                        f"topic {topic.id} has no partitions to balance over", NoPartitions.status
+                    )
                 key = (stream.id, topic.id)
                 partition_id = self._next_partition.get(key, 0) % count
                 self._next_partition[key] = (partition_id + 1) % count

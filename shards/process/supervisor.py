@@ -2,7 +2,8 @@
 
 Opens the data directory (directory/opening.py) and has one worker per CPU forked (nursery). Watches
 them by pidfd and heartbeat, and restarts a dead one with fresh memories and a new generation. Stops
-all on SIGTERM, SIGINT or SIGHUP (orderly_stop.py). If it dies, the kernel kills the workers.
+all on SIGTERM, SIGINT or the end of its terminal (orderly_stop.py). Any other SIGHUP has the
+certificates read again. If it dies, the kernel kills the workers.
 
 A dead worker is replaced in this order (design: when a worker dies). New control memory and arena
 are handed to every living worker. Each of them acknowledges that it uses them. Only then is the
@@ -39,12 +40,14 @@ from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.nursery.link import Nursery, NurseryFailed, reap_orphans, take_in_orphans
 from borzoi.shards.nursery.process import NurseryProcess
 from borzoi.shards.nursery.spawning import Spawner, WorkerProcess
-from borzoi.shards.orders.spec import CANNOT_BOOT, Event, Order
+from borzoi.shards.orders.spec import CANNOT_BOOT, Event, Order, write_shown
+from borzoi.shards.process.hangup import Hangup
 from borzoi.shards.process.orderly_stop import STOPPED, OrderlyStop
 from borzoi.shards.process.worker_deaths import WorkerDeaths
 from borzoi.shards.settings.addresses import is_loopback
 from borzoi.shards.settings.errors import ConfigError
 from borzoi.shards.settings.open_doors import open_doors
+from borzoi.shards.tls.certificate import describe, read_certificates, renewed_certificates
 from borzoi.storage.files import Files
 from borzoi.storage.layout import CURRENT_CONFIG_FILE
 from borzoi.terminal import say
@@ -78,6 +81,7 @@ def run(
         raise ConfigError(str(error)) from error
     budget = memory_budget_per_shard(config, shard_count, granted_memory())
     os.umask(0o077)
+    certificates = read_certificates(config)
     try:
         data = open_data_directory(config, (*warnings, *placement.notes), options)
     except OSError as error:
@@ -87,7 +91,7 @@ def run(
     raise_file_limit()
     take_in_orphans()
     nursery = Nursery(started)
-    spawner = Spawner(config, options, placement, budget, data, nursery)
+    spawner = Spawner(config, options, placement, budget, data, nursery, certificates)
     try:
         return asyncio.run(_supervise(config, placement, data, spawner, nursery))
     except NurseryFailed as error:
@@ -100,10 +104,15 @@ async def _supervise(
 ) -> int:
     supervisor = Supervisor(config, placement, data, spawner, nursery)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    asked = {
+        signal.SIGTERM: supervisor.order_stop,
+        signal.SIGINT: supervisor.order_stop,
+        signal.SIGHUP: supervisor.hang_up,
+    }
+    for number, act in asked.items():
         # What is ignored from birth (nohup) stays so.
         if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, supervisor.order_stop)
+            loop.add_signal_handler(number, act)
     loop.add_signal_handler(signal.SIGQUIT, supervisor.order_kill)
     try:
         return await supervisor.run()
@@ -139,6 +148,7 @@ class Supervisor:
             seconds(config.system.stop_timeout),
             seconds(config.limits.heartbeat_timeout),
         )
+        self._hangup = Hangup()
         self._replacing: set[asyncio.Task[None]] = set()
         self._watch_due_at = 0.0
         logs = Path(config.system.path) / config.system.logging.path
@@ -149,6 +159,29 @@ class Supervisor:
         if self._stop.is_set():
             self._orderly_stop.report()
         self._stop.set()
+
+    def hang_up(self) -> None:
+        """SIGHUP: a terminal that is gone is an order to stop, any other one is to renew."""
+        if self._hangup.is_of_terminal:
+            self.order_stop()
+        else:
+            self._renew_certificates()
+
+    def _renew_certificates(self) -> None:
+        """Have all workers show what the files hold now; what cannot be used changes nothing."""
+        try:
+            certificates = renewed_certificates(self._config, self._spawner.certificates)
+        except ConfigError as error:
+            LOG.error("the certificates stay as they are: %s", error)
+            return
+        self._spawner.certificates = certificates
+        fd = write_shown(certificates)
+        for one in self._workers:
+            if one.process is not None and one.channel is not None:
+                self._order(one, Order("renew"), (fd,))
+        os.close(fd)
+        LOG.info("certificates renewed for: %s", ", ".join(certificates) or "no door is encrypted")
+        self._tell_certificates()
 
     def order_kill(self) -> None:
         """Begins a stop that kills the workers instead of waiting for them."""
@@ -192,11 +225,13 @@ class Supervisor:
             worker.order(Order("listen", doors))
         for worker in self._workers[1:]:
             await self._event(worker, "listening")
+        self._tell_certificates()
         self._write_current_config(doors)
         LOG.info(
-            "borzoi %s serves TCP on %s with %d shards on CPUs %s, durability %s, data in %s,"
+            "borzoi %s serves TCP%s on %s with %d shards on CPUs %s, durability %s, data in %s,"
             " %s loops; ready after %.2f s",
             __version__,
+            " with TLS" if "tcp" in self._spawner.certificates else "",
             doors.get("tcp", "no port"),
             len(self._workers),
             ", ".join("any" if one.cpu is None else str(one.cpu) for one in self._placement.cpus),
@@ -205,12 +240,12 @@ class Supervisor:
             LOOPS,
             time.monotonic() - began,
         )
+        if "websocket" in doors:
+            scheme = "wss" if "websocket" in self._spawner.certificates else "ws"
+            LOG.info("WebSocket is at %s://%s", scheme, doors["websocket"])
         if "http" in doors:
-            LOG.info(
-                "HTTP is at http%s://%s",
-                "s" if self._config.http.tls.enabled else "",
-                doors["http"],
-            )
+            scheme = "https" if "http" in self._spawner.certificates else "http"
+            LOG.info("HTTP is at %s://%s", scheme, doors["http"])
         if "metrics" in doors:
             self._tell_metrics(doors["metrics"])
 
@@ -403,6 +438,15 @@ class Supervisor:
         Files().write_atomically(
             os.path.join(self._layout.runtime, CURRENT_CONFIG_FILE), text.encode()
         )
+
+    def _tell_certificates(self) -> None:
+        """Log them, and leave those that the broker has made where clients can be given them."""
+        for door, certificate in self._spawner.certificates.items():
+            describe(door, certificate)
+            if certificate.self_signed:
+                path = os.path.join(self._layout.runtime, f"{door}_certificate.pem")
+                Files().write_atomically(path, certificate.chain)
+                LOG.warning("clients trust the door %s only if they are given %s", door, path)
 
     def _tell_metrics(self, address: str) -> None:
         url = f"http://{address}{self._config.http.metrics.endpoint}"

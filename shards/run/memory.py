@@ -1,8 +1,8 @@
 """The memory that shards share, as one of them maps it.
 
-These are its own control memory, its arena with the pool and the receive blocks in it, and the
-board. For each peer it is what that one may be asked through. The supervisor made all of it and
-handed the descriptors over; only those of a peer's successor arrive later.
+These are its own control memory, its arena with the pool and the receive blocks in it, the board
+and the request memory. For each peer it is what that one may be asked through. The supervisor made
+all of it and handed the descriptors over; only those of a peer's successor arrive later.
 """
 
 from typing import NamedTuple
@@ -12,6 +12,8 @@ from borzoi.router.board import Board
 from borzoi.router.control import ControlLayout, OwnControl, SharedControl
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
+from borzoi.router.request_entry import Beginner
+from borzoi.router.request_memory import RequestLayout, RequestMemory
 from borzoi.router.wake import Wake
 from borzoi.shards.orders.spec import WorkerSpec
 
@@ -32,6 +34,11 @@ class ShardMemory:
         self._layout = ControlLayout(spec.shard_count)
         self.control = OwnControl(spec.control_fds[shard], self._layout, shard, generation)
         self.board = Board(spec.board_fd, spec.board_slots)
+        self.requests = RequestMemory(
+            spec.requests_fd,
+            RequestLayout(spec.shard_count, spec.requests_entries),
+            Beginner(shard, generation),
+        )
         self.wake = Wake(spec.wake_fds[shard])
         arena = Arena(spec.arena_fds[shard], spec.arena_size, shard)
         self.pool = MemoryPool(arena, spec.budget, bucket_capacity, generation, share_weight)

@@ -10,6 +10,7 @@ from borzoi.shards.groups.requests import AT_OWNER_OF_CLAIMS, Assign, Report
 from borzoi.shards.groups.service import Groups
 from borzoi.shards.identity.clients import Clients, TellClients
 from borzoi.shards.identity.logins import LoginNote, Logins
+from borzoi.shards.identity.request_numbers import RequestNumbers, TakeOver
 from borzoi.shards.metrics.figures import Figures, TellFigures
 from borzoi.shards.observing.read_hits import Caches, TellReadHits
 from borzoi.shards.observing.upkeep_report import TellUpkeep, Upkeep
@@ -37,6 +38,7 @@ def ring_table(
     writing: MetadataWriting | None,
     clients: Clients,
     logins: Logins,
+    numbers: RequestNumbers,
     groups: Groups,
     caches: Caches,
     readers: PartitionReaders,
@@ -63,6 +65,7 @@ def ring_table(
         FlushJournals: _at_once(partitions.flush_journals),
         SegmentReplaced: readers.serve_replaced,
         LoginNote: logins.serve,
+        TakeOver: numbers.serve,
         TellClients: tell_clients,
         TellReadHits: caches.serve,
         TellUpkeep: upkeep.serve,

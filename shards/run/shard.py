@@ -25,6 +25,7 @@ from borzoi.shards.changes.writing import METADATA_SHARD, MetadataWriting, Remot
 from borzoi.shards.config import Config
 from borzoi.shards.doors.http import HttpCounts, HttpDoor
 from borzoi.shards.doors.listener import Listener
+from borzoi.shards.doors.websocket import websocket_rules
 from borzoi.shards.faults.in_work import InWork
 from borzoi.shards.groups.claims import Claims
 from borzoi.shards.groups.coordinator import Coordinator
@@ -37,6 +38,7 @@ from borzoi.shards.identity.hashing import Hashing, hashing_thread
 from borzoi.shards.identity.heartbeats import Heartbeats
 from borzoi.shards.identity.login_failures import LoginFailures
 from borzoi.shards.identity.logins import Logins, failure_limits
+from borzoi.shards.identity.request_numbers import RequestNumbers
 from borzoi.shards.identity.root_account import forget_root_password
 from borzoi.shards.identity.token_cleaner import TokenCleaner
 from borzoi.shards.loop.clock import BrokerClock
@@ -62,8 +64,9 @@ from borzoi.shards.orders.migration import Migration
 from borzoi.shards.orders.spec import WorkerSpec
 from borzoi.shards.partitions.large_batches import LargeBatches
 from borzoi.shards.ports.append import Appends
+from borzoi.shards.ports.doubtful_sends import DoubtfulSends
 from borzoi.shards.ports.owners import Owners, PartitionOwners
-from borzoi.shards.ports.partitioning import Sends
+from borzoi.shards.ports.partitioning import SendTargets
 from borzoi.shards.ports.reads import Reads
 from borzoi.shards.ports.requests import CheckIndex, Owned
 from borzoi.shards.reading.describe import Describer
@@ -139,7 +142,7 @@ class Shard:
         storage.partitions.on_large_batch = LargeBatches(
             loop, self.metadata, config.system.segment.size
         ).note
-        self._sends = Sends(self.metadata)
+        self._send_targets = SendTargets(self.metadata)
         self._owners = PartitionOwners(
             spec.shard,
             spec.shard_count,
@@ -185,6 +188,7 @@ class Shard:
             self.coordinator,
         )
         self._logins = self._new_logins()
+        self._numbers = RequestNumbers(memory.requests, peers)
         self._caches = Caches(storage.readers, gather)
         self._upkeep = Upkeep(spec.shard, self._upkeep_stats, gather)
         figures = Figures(spec.shard, self._own_figures, gather, tasks)
@@ -199,6 +203,7 @@ class Shard:
             self.writing,
             self._clients,
             self._logins,
+            self._numbers,
             self.groups,
             self._caches,
             storage.readers,
@@ -218,6 +223,8 @@ class Shard:
             lambda link, address, transport: Session(services, link, address, transport),
             lambda link, state: Session.adopt(services, link, state),
             lambda state: self.groups.lost(client_id_of(state.address), state.seats),
+            tasks,
+            websocket_rules(config.websocket, config.http.cors),
         )
         self._share("connections", self.listener.places.shares)
         self._share("before_login", self.listener.places.before_login)
@@ -296,14 +303,16 @@ class Shard:
             cluster=self.cluster,
             compression=config.system.compression,
             describer=self._describer,
+            doubtful_sends=DoubtfulSends(self._owners, storage.readers, storage.durability),
             durability=storage.durability,
             groups=self.groups,
             logins=self._logins,
             metadata=self.metadata,
             migration=Migration(self._peers, config.tcp.socket_migration, self._supervisor.tell),
+            numbers=self._numbers,
             owners=self._owners,
             reads=self._reads,
-            sends=self._sends,
+            send_targets=self._send_targets,
             snapshots=Snapshots(
                 config,
                 storage.layout,
@@ -442,7 +451,7 @@ class Shard:
     def take_effects(self, effects: Effects) -> None:
         """Makes every part forget what is not true any more, after a change of the metadata."""
         self._storage.partitions.apply_effects(effects)
-        self._sends.forget(effects)
+        self._send_targets.forget(effects)
         self._storage.readers.forget(effects)
         self.groups.take_effects(effects)
         for client_id in self._clients.apply_effects(effects):

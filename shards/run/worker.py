@@ -19,6 +19,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 from borzoi.quantities import seconds
@@ -34,7 +35,13 @@ from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata_log.follower import MetadataCopy, open_copy
 from borzoi.shards.metadata_log.writer import MetadataWriter
 from borzoi.shards.orders.link import SupervisorLink
-from borzoi.shards.orders.spec import INCOMPLETE, Event, Order, WorkerSpec
+from borzoi.shards.orders.spec import (
+    INCOMPLETE,
+    Event,
+    Order,
+    WorkerSpec,
+    read_shown,
+)
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.run.cannot_boot import CannotBoot
 from borzoi.shards.run.first_boot import open_metadata
@@ -42,6 +49,7 @@ from borzoi.shards.run.memory import ShardMemory
 from borzoi.shards.run.shard import Shard
 from borzoi.shards.run.storage import ShardStorage
 from borzoi.shards.settings.errors import ConfigError
+from borzoi.shards.settings.schema import TcpSocket
 from borzoi.storage.wal import WalDamaged
 
 LOG: Final = logging.getLogger(__name__)
@@ -73,6 +81,9 @@ class Worker:
         self._config: Config = from_json(bytes(spec.config))
         self._tasks = Tasks(on_broken)
         self._saver: Periodic | None = None
+        # They may be renewed before there is a door.
+        self._certificates = spec.certificates
+        self._is_listening = False
         self._memory = ShardMemory(
             spec,
             self._config.system.memory_pool.bucket_capacity,
@@ -190,10 +201,13 @@ class Worker:
         if wanted is None:
             wanted = (await self._supervisor.wait_step("listen")).doors
         listeners: dict[str, Listen] = {
-            "tcp": self._listen_tcp,
+            "tcp": partial(self._listen_at, "tcp", self._config.tcp.socket),
+            "websocket": partial(self._listen_at, "websocket", TcpSocket()),
             "http": self._shard.web.listen,
             "metrics": self._shard.metrics_door.listen,
         }
+        self._show_certificates()
+        self._is_listening = True
         doors = {
             name: await self._open_door(name, wanted[name], listeners[name]) for name in wanted
         }
@@ -202,8 +216,12 @@ class Worker:
         self._memory.control.beat(time.monotonic_ns())
         self.tell(Event("listening", doors))
 
-    async def _listen_tcp(self, address: str) -> str:
-        return await self._shard.listener.listen(address, self._config.tcp.socket)
+    def _show_certificates(self) -> None:
+        self._shard.listener.show(self._certificates)
+        self._shard.web.show(self._certificates)
+
+    async def _listen_at(self, door: str, options: TcpSocket, address: str) -> str:
+        return await self._shard.listener.listen(door, address, options)
 
     async def _open_door(self, name: str, address: str, listen: Listen) -> str:
         """The shards share their port, and would share it with another broker without a word.
@@ -213,7 +231,7 @@ class Worker:
         """
         is_first = self._spec.doors is None and self._spec.shard == METADATA_SHARD
         try:
-            if is_first and not (name == "tcp" and self._spec.shares_port):
+            if is_first and (name == "metrics" or not self._spec.shares_port):
                 check_port_is_free(address)
             return await listen(address)
         except ConfigError as error:
@@ -259,6 +277,10 @@ class Worker:
             self._replace_peer(order, fds)
         elif order.order == "refuse":
             self._shard.listener.refuse(order.refused)
+        elif order.order == "renew":
+            self._certificates = read_shown(fds[0])
+            if self._is_listening:
+                self._show_certificates()
         else:
             assert order.order == "adopt", f"unknown order {order.order}"
             assert order.session is not None

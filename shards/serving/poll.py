@@ -45,6 +45,9 @@ PendingPoll: TypeAlias = tuple[PollRoute, Poll]
 class Poller(GroupPoller, Protocol):
     """What a poll needs of its session."""
 
+    def learn(self, code: int, payload: memoryview) -> None:
+        """The request may tell the generation of the client."""
+
     def no_login(self, code: int, payload: memoryview) -> BrokerError:
         """Why a request without a login is refused."""
 
@@ -104,6 +107,7 @@ class Polling:
             raise self._poller.no_login(Code.POLL_MESSAGES, payload)
 
     def _begin_unknown(self, payload: memoryview) -> None:
+        self._poller.learn(Code.POLL_MESSAGES, payload)
         command = self._poller.generation.requests[Code.POLL_MESSAGES](payload)
         assert isinstance(command, PollMessages)
         assert self._user is not None

@@ -24,6 +24,12 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     value: Any
 
 
+class Payload(msgspec.Struct, frozen=True, gc=False):
+    """A success whose payload has the form already in which the client reads it."""
+
+    payload: bytes
+
+
 class Messages(msgspec.Struct, frozen=True, gc=False):
     """Messages of a partition as they are stored: `size` bytes in `views`, none of them copied."""
 
@@ -34,7 +40,7 @@ class Messages(msgspec.Struct, frozen=True, gc=False):
     size: int
 
 
-Reply: TypeAlias = Status | Value | Messages
+Reply: TypeAlias = Status | Value | Payload | Messages
 
 OK: Final = Status(0)
 UNKNOWN_OUTCOME: Final = Status(None, close=True)

@@ -54,6 +54,9 @@ class Sender(Protocol):
     def reply(self) -> Callable[[Reply], None]:
         """Ends the request in work."""
 
+    def learn(self, code: int, payload: memoryview) -> None:
+        """The request may tell the generation of the client."""
+
     def no_login(self, code: int, payload: memoryview) -> BrokerError:
         """Why a request without a login is refused."""
 
@@ -116,7 +119,7 @@ class Sending:
         stream, topic, place = read_head(head)
         if place not in self._routes:
             assert self._user is not None
-            self._services.sends.topic(self._user, stream, topic)
+            self._services.send_targets.topic(self._user, stream, topic)
 
     def _forget_routes(self, payload: memoryview) -> None:
         """The metadata or the user has changed since a place was looked up."""
@@ -130,10 +133,15 @@ class Sending:
     def _begin_unknown(self, payload: memoryview, buffer: Buffer | None, position: int) -> None:
         """A request whose place is not remembered: decode and look up everything."""
         services = self._services
-        command = self._sender.generation.requests[Code.SEND_MESSAGES](payload)
+        self._sender.learn(SEND_MESSAGES, payload)
+        timed_send = self._sender.generation.timed_send
+        if timed_send is None:
+            command = self._sender.generation.requests[SEND_MESSAGES](payload)
+        else:
+            command = timed_send(payload, services.clock.now_us())
         assert isinstance(command, SendMessages)
         assert self._user is not None
-        target = services.sends.target(self._user, command)
+        target = services.send_targets.target(self._user, command)
         owner = services.appends.owner(target)
         route = Route(
             target,

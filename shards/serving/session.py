@@ -32,18 +32,22 @@ from borzoi.protocol.errors import (
     error_for,
 )
 from borzoi.protocol.framing import Bound
-from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation
+from borzoi.protocol.generations import GENERATIONS, UNDECIDED, Generation
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.buffer import Buffer
+from borzoi.router.request_entry import ClientKey
 from borzoi.shards.groups.share import Turns
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.identity.origins import host_of, origin_of
+from borzoi.shards.identity.request_numbers import Held
+from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.orders.spec import SessionState
 from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.rings.peers import ABANDONED
+from borzoi.shards.serving.numbered import CarryOut, Numbered, NumberedSending
 from borzoi.shards.serving.poll import Polling
 from borzoi.shards.serving.reply import UNKNOWN_OUTCOME, Reply, Status, Value
 from borzoi.shards.serving.send import Sending
@@ -70,9 +74,14 @@ AS_GROUP: Final = bytes((ConsumerKind.GROUP,))
 CLOSING: Final = (StaleClient, ClientNotFound)
 
 
-def client_id_of(address: str) -> int:
-    """The id under which the broker knows a client that connects from there."""
-    return xxhash.xxh32_intdigest(address.encode())
+def client_id_of(address: str, transport: Transport = Transport.TCP) -> int:
+    """The id under which the broker knows a client that connects from there.
+
+    Ours: two doors may have a client each at one address and port, so the others hash their name as
+    well. An id that is taken would hide a session from the removal of its user.
+    """
+    text = address if transport is Transport.TCP else f"{transport.name}/{address}"
+    return xxhash.xxh32_intdigest(text.encode())
 
 
 class Link(Protocol):
@@ -93,6 +102,15 @@ class Link(Protocol):
     def adopt(self, bound: Bound) -> None:
         """Go on with the session of a connection that has moved here."""
 
+    def local_host(self) -> str | None:
+        """The address of this machine that the client has reached; None if that is unknown."""
+
+    def number(self) -> int:
+        """The number of the request in work; 0: it has none."""
+
+    def take_carry_out(self) -> None:
+        """Have the next request carried out by what `carry_out` is now."""
+
     def let_go(self) -> socket.socket | None:
         """The socket, if this is a plain TCP connection with nothing in work."""
 
@@ -106,17 +124,21 @@ class Session:
         self.reply: Callable[[Reply], None] = link.reply
         self.address = address
         self.transport = transport
-        self.client_id = client_id_of(address)
+        self.client_id = client_id_of(address, transport)
         self.user_id: int | None = None
         self.is_open = True
         self.was_removed = False
         self.suspended_user: int | None = None
-        self.generation: Generation = CLASSIC
+        self.generation: Generation = UNDECIDED
         self.knows_all_codecs = False
         self.turns = Turns()
+        self.request: RequestKey | None = None
+        self.carry_out: CarryOut = self.begin
+        self._numbered: Numbered | None = None
         self._has_moved = False
         # Connecting is the first sign of life.
         self.last_heartbeat = time.monotonic()
+        self.has_pinged = False
         self._may_move = transport is Transport.TCP and services.migration.enabled
         self._sending = Sending(services, self)
         self._polling = Polling(services, self)
@@ -138,6 +160,7 @@ class Session:
         session.turns = Turns(state.seats)
         session.last_heartbeat = state.last_heartbeat
         session._may_move = False
+        session._go_on_with_numbers()
         return session
 
     def settle_in(self, state: SessionState) -> None:
@@ -153,6 +176,65 @@ class Session:
     def bind(self, session: int) -> None:
         """The login in work has got this session number; 0: the session ends with this request."""
         self._link.bind(session)
+        if not session:
+            self._forget_numbers()
+
+    async def number_requests(self) -> None:
+        """The login in work is of a client that numbers its requests: go on where it was."""
+        self._forget_numbers()
+        key = self._client_key()
+        if key is None:
+            return
+        held = await self._services.numbers.take(key)
+        if held is not None and self.is_open:
+            self._number_from(held)
+            self._link.take_carry_out()
+        elif held is not None:
+            held.give_up()
+        else:
+            LOG.warning("client %d: no room to remember its requests", self.client_id)
+
+    def _go_on_with_numbers(self) -> None:
+        """The session was numbered where it comes from, and has let go of its memory there."""
+        key = self._client_key()
+        held = None if key is None else self._services.numbers.take_free(key)
+        if held is not None:
+            self._number_from(held)
+
+    def _client_key(self) -> ClientKey | None:
+        """The client as the request memory knows it; None if it has no id, or no user."""
+        client = int.from_bytes(self._link.bound().client, "little")
+        users = self._services.metadata.refresh().users
+        user = None if self.user_id is None else users.get(self.user_id)
+        return None if user is None or not client else ClientKey(user.id, user.created_at, client)
+
+    def _number_from(self, held: Held) -> None:
+        link = self._link
+        self._numbered = numbered = Numbered(self._services, self, link.number, link.reply, held)
+        self._sending = NumberedSending(self._services, self, numbered)
+        self.reply, self.carry_out = numbered.reply, numbered.begin
+
+    def _forget_numbers(self) -> None:
+        """The requests of this session have no numbers, or others than so far."""
+        if self._numbered is not None:
+            self._numbered.give_up()
+            self._numbered = None
+            self._sending = Sending(self._services, self)
+            self.reply, self.carry_out = self._link.reply, self.begin
+            self._link.take_carry_out()
+
+    @property
+    def local_host(self) -> str | None:
+        """The address of this machine that the client has reached; None if that is unknown."""
+        return self._link.local_host()
+
+    def learn(self, code: int, payload: memoryview) -> None:
+        """A request that no other generation sends tells which one the client is of."""
+        tells = self.generation.tells
+        if tells is not None and self.user_id is not None:
+            shown = tells(code, payload)
+            if shown is not None:
+                self.speak(GENERATIONS[shown])
 
     @property
     def taker(self) -> str:
@@ -197,18 +279,21 @@ class Session:
             self._sending.check_head(head)
         except BrokerError as error:
             LOG.debug("client %d: not taken in, %d: %s", self.client_id, error.status, error)
-            return error.status
+            return self._status_of(error)
         return 0
 
     def closed(self) -> None:
         """The client is gone; what it has in work ends without an answer."""
         self.is_open = False
+        if self._numbered is not None:
+            self._numbered.give_up()
         if not self._has_moved:
             self._services.groups.client_gone(self.client_id)
 
     # Everything that has a handler.
 
     def _handle(self, code: int, payload: memoryview) -> None:
+        self.learn(code, payload)
         decode = self.generation.requests.get(code)
         if decode is None:
             raise InvalidCommand(f"there is no command {code}")
@@ -284,6 +369,10 @@ class Session:
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, self._move, shard)
 
+    def stay(self) -> None:
+        """Never move: the connection is more than its socket."""
+        self._may_move = False
+
     def _move(self, shard: int) -> None:
         """Move, unless the client was faster."""
         users = self._services.metadata.refresh().users
@@ -315,7 +404,11 @@ class Session:
 
     def _fail(self, error: BrokerError) -> None:
         LOG.debug("client %d: status %d: %s", self.client_id, error.status, error)
-        self.reply(Status(error.status, close=isinstance(error, CLOSING)))
+        self.reply(Status(self._status_of(error), close=isinstance(error, CLOSING)))
+
+    def _status_of(self, error: BrokerError) -> int:
+        status_of = self.generation.status_of
+        return error.status if status_of is None else status_of(error)
 
     def _report_our_fault(self, code: int) -> None:
         LOG.exception("client %d: command %d failed through a fault of ours", self.client_id, code)

@@ -9,7 +9,8 @@ variables work. The differences are ours: `system.sharding.cpu_allocation` and
 `system.state.enforce_fsync` have other defaults, `system.partition.durability`,
 `system.segment.protect_unread`, `system.segment.unread_grace`, `system.encryption.key_file`,
 `system.state.snapshot_entries`, `system.state.snapshot_size`, `system.logging.json`,
-`system.stop_timeout` and the tables `limits`, `metrics` and `data_maintenance.archiver` are new.
+`system.stop_timeout`, `client_ca_file` and `client_auth` of a door's TLS, and the tables `limits`,
+`metrics` and `data_maintenance.archiver` are new.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ ArchiverKind = Annotated[Literal["disk", "s3"], kinds.choice("disk", "s3")]
 ProtectUnread = Annotated[
     Literal["always", "until_full", "bounded", "never"],
     kinds.choice("always", "until_full", "bounded", "never"),
+]
+ClientAuth = Annotated[
+    Literal["none", "optional", "required"], kinds.choice("none", "optional", "required")
 ]
 PlainLogin = Annotated[Literal["warn", "refuse"], kinds.choice("warn", "refuse")]
 JwtAlgorithm = Annotated[str, kinds.TEXT]
@@ -175,12 +179,18 @@ class Http(Table, frozen=True, kw_only=True):
 
 
 class Tls(Table, frozen=True, kw_only=True):
-    """TLS of a door; `self_signed` makes a certificate at the start."""
+    """TLS of a door; `self_signed` makes a certificate at the start if `cert_file` is not there.
+
+    Ours: with `client_auth` "optional" or "required" clients show certificates, which are signed by
+    an authority of `client_ca_file`.
+    """
 
     enabled: Flag = False
     self_signed: Flag = True
     cert_file: Text = CERT_FILE
     key_file: Text = KEY_FILE
+    client_ca_file: Text = ""
+    client_auth: ClientAuth = "none"
 
 
 class TcpSocket(Table, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.clients import Transport
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.groups.share import Turns
+from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.metadata.state import User
 from borzoi.shards.web.tokens import Claims
 
@@ -19,9 +20,9 @@ class HttpCaller:
     """Implements Caller. Always: `user` is the one that the token was issued for, or an error."""
 
     __slots__ = (
-        "_claims", "_metadata", "address", "client_id", "generation", "is_open",
-        "knows_all_codecs", "last_heartbeat", "suspended_user", "transport", "turns", "user_id",
-        "was_removed",
+        "_claims", "_metadata", "address", "client_id", "generation", "has_pinged", "is_open",
+        "knows_all_codecs", "last_heartbeat", "local_host", "request", "suspended_user",
+        "transport", "turns", "user_id", "was_removed",
     )  # fmt: skip
 
     def __init__(self, metadata: MetadataService, address: str, claims: Claims | None) -> None:
@@ -34,6 +35,9 @@ class HttpCaller:
         self.generation: Generation = CLASSIC
         self.knows_all_codecs = claims is not None and claims.knows_all_codecs
         self.is_open = True
+        self.has_pinged = False
+        self.request: RequestKey | None = None
+        self.local_host: str | None = None
         self.was_removed = False
         self.suspended_user: int | None = None
         self.turns = Turns()
@@ -44,6 +48,9 @@ class HttpCaller:
 
     def bind(self, session: int) -> None:
         """There is no session to number."""
+
+    async def number_requests(self) -> None:
+        """Requests over HTTP have no numbers."""
 
     @property
     def claims(self) -> Claims:

@@ -12,7 +12,7 @@ ours is answered with 500 and logged; a broken invariant ends the worker, as on 
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from inspect import iscoroutine
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -29,6 +29,8 @@ from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.settings.addresses import is_loopback
 from borzoi.shards.settings.schema import Http, Limits, TcpSocket
+from borzoi.shards.tls.certificate import Certificate
+from borzoi.shards.tls.context import server_context
 from borzoi.shards.web.arrivals import Arrivals
 from borzoi.shards.web.caller import HttpCaller
 from borzoi.shards.web.connections import Connections, HttpConnection
@@ -44,7 +46,6 @@ from borzoi.shards.web.revocations import Revocations
 from borzoi.shards.web.routes import Offers, all_routes
 from borzoi.shards.web.routing import Route, Router
 from borzoi.shards.web.streaming import Streaming
-from borzoi.shards.web.tls import tls_context
 from borzoi.shards.web.tokens import Claims, InvalidToken, Tokens
 from borzoi.shares import Shares, address_taker, user_taker
 
@@ -104,6 +105,7 @@ class HttpApi:
         )
         self.connections = Connections(loop, self._handle, places, self._refused)
         self._server: asyncio.Server | None = None
+        self._context: ssl.SSLContext | None = None
         self._closing = asyncio.Event()
         self._arrivals = Arrivals(
             loop,
@@ -113,9 +115,21 @@ class HttpApi:
         self._purged_at = loop.time()
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
+    def show(self, certificates: Mapping[str, Certificate]) -> None:
+        """Encrypt this door if it has a certificate; connections keep what they have."""
+        shown = certificates.get("http")
+        self._context = None if shown is None else server_context(shown)
+        if self._context is not None:
+            # The context of the listener stays; each handshake takes the one of its time.
+            self._context.sni_callback = self._take_context
+
+    def _take_context(self, peer: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+        if self._context is not None:
+            peer.context = self._context
+
     async def listen(self, address: str) -> str:
         """Open the socket; the address with the real port. ConfigError if a key cannot be used."""
-        context = tls_context(self._http.tls) if self._http.tls.enabled else None
+        context = self._context
         keys = open_keys(self._http.jwt, self._key_path)
         self.revocations.load()
         self._tokens = Tokens(self._http.jwt, keys, self.revocations.covers)

@@ -65,7 +65,7 @@ async def append(one: Exchange, partitioning: Partitioning, batch: bytearray, co
     services, user = one.services, one.caller.user
     view = memoryview(batch)
     wanted = SendMessages(one.stream, one.topic, partitioning, count, view, None)
-    target = services.sends.target(user, wanted)
+    target = services.send_targets.target(user, wanted)
     try:
         await services.appends.offset_of(user, target, view, count)
     except PartitionNotFound:

@@ -42,7 +42,7 @@ WORD: Final = 1 << 64
 class Revoke(Request):
     """To shard 0: withdraw a token. Answered when it is durable and known to all shards."""
 
-    KIND = 68
+    KIND = 70
 
     high: int
     low: int
@@ -53,7 +53,7 @@ class Revoke(Request):
 class Revoked(Request):
     """From shard 0 to all others: a token was withdrawn. One that starts reads the file."""
 
-    KIND = 69
+    KIND = 71
     RULE = DeathRule.COMPLETE
 
     high: int

@@ -5,7 +5,7 @@ clients; the tests of this folder run through all of them.
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import psutil
 
@@ -14,13 +14,19 @@ from borzoi.protocol.codes import Code, LaterCode
 from borzoi.protocol.commands import Command, SendMessages
 from borzoi.protocol.commands.sessions import LoginUser, LoginWithPersonalAccessToken, Register
 from borzoi.protocol.consensus.codecs import CODECS
+from borzoi.protocol.errors import InvalidCommand
 from borzoi.protocol.framing import encode_request
 from borzoi.protocol.generations import CLASSIC, encode_command
+from borzoi.protocol.identifiers import PartitionId
+from borzoi.protocol.older.codecs import UNKNOWN
 from tests.broker import BrokerProcess, wait_for
 from tests.consensus_wire import CODES, VERSION, ConsensusWire, send_payload
+from tests.older_wire import OlderWire
 from tests.wire import Wire
 
 ROUNDS_MAX: Final = 32
+NOT_IN_GENERATION: Final = -1
+"""For a command that clients of that generation do not know: it is refused as unknown."""
 
 
 class Request(Protocol):
@@ -107,10 +113,42 @@ def _in_consensus(command: Command) -> tuple[int, bytes]:
     return code, CODECS[code].request.encode(command)
 
 
+class OldChannel:
+    """The same in the generation of SDK 0.6."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.wire = OlderWire(broker, "old", login=False)
+
+    def login(self, username: str, password: str) -> int:
+        return self.wire.status(LoginUser(username, password))
+
+    def statuses(self, requests: Sequence[Request]) -> list[int]:
+        return [self._status(one) for one in requests]
+
+    def _status(self, request: Request) -> int:
+        command = CLASSIC.requests[request.code](memoryview(request.payload))
+        if isinstance(command, SendMessages):
+            assert isinstance(command.partitioning, PartitionId)
+            messages = [(one.id, b"", one.payload) for one in decode_batch(command.batch)]
+            place = (command.stream, command.topic, command.partitioning.partition_id)
+            return self.wire.send_all(*place, messages).status
+        if request.code in UNKNOWN:
+            status = self.wire.request(request.code, request.payload).status
+            return NOT_IN_GENERATION if status == InvalidCommand.status else status
+        self.wire.begin(command)
+        return self.wire.answer().status
+
+    def close(self) -> None:
+        self.wire.close()
+
+
+AnyChannel: TypeAlias = TcpChannel | ConsensusChannel | OldChannel
+
+
 class TcpDoor:
     """The kernel chooses the shard of a connection, so some are made in vain."""
 
-    def __init__(self, generation: type[TcpChannel | ConsensusChannel]) -> None:
+    def __init__(self, generation: type[AnyChannel]) -> None:
         self._generation = generation
 
     def channels(self, broker: BrokerProcess, per_shard: int) -> dict[int, list[Channel]]:
@@ -128,13 +166,14 @@ class TcpDoor:
                 return found
         raise AssertionError(f"{ROUNDS_MAX} rounds of connections missed a shard")
 
-    def _opened(self, broker: BrokerProcess, count: int) -> Sequence[TcpChannel | ConsensusChannel]:
+    def _opened(self, broker: BrokerProcess, count: int) -> Sequence[AnyChannel]:
         return [self._generation(broker) for _ in range(count)]
 
 
 DOORS: Final[dict[str, Door]] = {
     "tcp": TcpDoor(TcpChannel),
     "tcp in the consensus generation": TcpDoor(ConsensusChannel),
+    "tcp in the generation of SDK 0.6": TcpDoor(OldChannel),
 }
 
 

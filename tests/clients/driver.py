@@ -20,7 +20,8 @@ from typing import Any, Final
 
 LINE_SIZE_MAX: Final = 1 << 26
 CONSUMER: Final = 1
-"""The one consumer id that every package polls with where it is asked for one."""
+"""What the driver polls as, with packages that ask for it. The others have a number of their own:
+1 where ids count from 1, otherwise 0."""
 
 
 class Driver:
@@ -171,6 +172,11 @@ class Driver:
         else:
             found = await poll(stream, topic, partition, chosen, count, commit)
         return [self._incoming(message) for message in found]
+
+    async def consumer(self, name: str) -> int:
+        """The consumer that polls are for, whichever connection it is."""
+        del name
+        return CONSUMER if hasattr(self._module, "Consumer") else self._base
 
     def _incoming(self, message: Any) -> dict[str, Any]:
         payload = message.payload()

@@ -15,6 +15,7 @@ from tests.broker import BrokerProcess
 from tests.clients.conftest import Start
 from tests.clients.running import Connection, Outgoing, Seen
 from tests.clients.wheels import WHEELS, Wheel
+from tests.topics import make_topic
 from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
@@ -103,3 +104,57 @@ def scalars(message: Message) -> dict[Any, Any] | None:
     return {
         header_scalar(key): header_scalar(value) for key, value in message.headers.items()
     } or None
+
+
+def test_every_package_shows_the_same_streams_and_topics(
+    start: Start, standing_broker: BrokerProcess, name: str
+) -> None:
+    """Also by their numbers, which some packages count from 1 (driver.py)."""
+    connections = [Connection(start(wheel), standing_broker, name) for wheel in WHEELS]
+    for maker in connections:
+        made = f"{name}-{maker.running.wheel}"
+        maker.new_topic(made, partitions=3)
+        maker.send(made, 2, "one", "two")
+        stream = maker.ask("get_stream", stream=made)
+        topic = maker.ask("get_topic", stream=made, topic=made)
+        for reader in connections:
+            cell = f"{reader.running.wheel} reads what {maker.running.wheel} made"
+            assert reader.ask("get_stream", stream=stream["id"]) == stream, cell
+            found = reader.ask("get_topic", stream=stream["id"], topic=topic["id"])
+            assert found == topic, cell
+    for connection in connections:
+        connection.close()
+
+
+def test_packages_share_the_offset_of_a_consumer(
+    start: Start, standing_broker: BrokerProcess, name: str
+) -> None:
+    """Packages have no say in the number of their consumer; those with the same one go on."""
+    connections = [Connection(start(wheel), standing_broker, name) for wheel in WHEELS]
+    connections[0].new_topic(name)
+    rounds = 3
+    connections[0].send(name, 0, *(str(at) for at in range(rounds * len(connections))))
+    taken: dict[int, list[int]] = {}
+    for _ in range(rounds):
+        for connection in connections:
+            (one,) = connection.poll(name, 0, "Next", count=1, commit=True)
+            taken.setdefault(connection.ask("consumer"), []).append(one.offset)
+    for consumer, offsets in taken.items():
+        assert offsets == list(range(len(offsets))), f"consumer {consumer}"
+    for connection in connections:
+        connection.close()
+
+
+def test_a_connection_that_only_reads(
+    start: Start, standing_broker: BrokerProcess, name: str
+) -> None:
+    """What a connection has sent says much about its generation; this one sends nothing."""
+    with Wire(standing_broker) as wire:
+        make_topic(wire, name, name)
+        wire.append(name, name, 0, [b"one", b"two", bytes(1000)])
+    for wheel in WHEELS:
+        connection = Connection(start(wheel), standing_broker, name)
+        found = connection.poll(name)
+        assert [one.payload for one in found] == [b"one", b"two", bytes(1000)], wheel
+        assert [one.offset for one in found] == [0, 1, 2], wheel
+        connection.close()

@@ -132,7 +132,7 @@ def test_the_shortest_and_the_longest_name(
 ) -> None:
     async def check() -> None:
         client = await connected(standing_broker, transport)
-        name = await new_topic(client, "n" * size)
+        name = await new_topic(client, transport[0] * size)
         await send(client, name, 0, "text")
         topic = await client.get_topic(name, name)
         assert topic is not None

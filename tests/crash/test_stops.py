@@ -4,12 +4,15 @@
 """
 
 import os
+import pty
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -68,9 +71,13 @@ def test_a_stop_with_many_stored_offsets(tmp_path: Path) -> None:
 
 
 @contextmanager
-def holding(tmp_path: Path, **settings: str) -> Iterator[BrokerProcess]:
+def holding(
+    tmp_path: Path, *, wrapper: Sequence[str] = (), **settings: str
+) -> Iterator[BrokerProcess]:
     """A broker that has acknowledged messages of all partitions, and has them in memory alone."""
-    broker = BrokerProcess(tmp_path / "data", {**ONE_SHARD, **BUFFERED, **settings})
+    broker = BrokerProcess(
+        tmp_path / "data", {**ONE_SHARD, **BUFFERED, **settings}, wrapper=wrapper
+    )
     try:
         broker.start()
         with connect(broker) as wire:
@@ -236,9 +243,30 @@ def test_a_shard_that_dies_while_it_stops(tmp_path: Path) -> None:
         assert "shard 0 ended with code -9" in broker.output()
 
 
+# Opens the terminal named first, which becomes that of the session, and becomes the rest.
+IN_A_TERMINAL: Final = (
+    "import os, sys; os.open(sys.argv[1], os.O_RDWR); os.execvp(sys.argv[2], sys.argv[2:])"
+)
+
+
 def test_the_end_of_the_terminal_is_an_orderly_stop(tmp_path: Path) -> None:
-    with holding(tmp_path) as broker:
-        # To all processes, as the kernel does it.
-        os.killpg(broker.pid, signal.SIGHUP)
+    ours, theirs = pty.openpty()
+    wrapper = (sys.executable, "-c", IN_A_TERMINAL, os.ttyname(theirs))
+    with holding(tmp_path, wrapper=wrapper) as broker:
+        os.close(theirs)
+        # The kernel sends SIGHUP to the leader of the session, the supervisor.
+        os.close(ours)
         assert exit_code(broker) == STOPPED
-        assert there(broker) == PARTITIONS * MESSAGES
+    next_one = BrokerProcess(tmp_path / "data", ONE_SHARD)
+    try:
+        assert there(next_one) == PARTITIONS * MESSAGES
+    finally:
+        next_one.close()
+
+
+def test_a_hangup_without_a_terminal_stops_nothing(tmp_path: Path) -> None:
+    with holding(tmp_path) as broker:
+        workers = broker.workers()
+        os.killpg(broker.pid, signal.SIGHUP)
+        wait_for(lambda: "certificates renewed for: no door is encrypted" in broker.output())
+        assert broker.workers() == workers

@@ -13,7 +13,8 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-from tests.broker import wait_for
+from tests.broker import FREE_PORTS, wait_for
+from tests.clients.wheels import WHEELS, need
 from tests.tidy.repository import LEFT_OUT, ROOT
 
 WRITTEN_ADDRESS: Final = "127.0.0.1:8090"
@@ -21,7 +22,8 @@ WRITTEN_HTTP_ADDRESS: Final = "127.0.0.1:3000"
 SERVE: Final = "./borzoi serve"
 TIMEOUT_S: Final = 120.0
 INSTALL_TIMEOUT_S: Final = 600.0
-# The official client may abort when Python ends, after its last line: docs/CLIENTS.md.
+# Papers speak of its newest version. It may abort when Python ends, after its last line:
+# docs/CLIENTS.md.
 OFFICIAL_CLIENT: Final = "apache_iggy"
 LEAVE_AT_ONCE: Final = "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\n"
 
@@ -59,8 +61,12 @@ class Checkout:
 
     def python(self, source: str) -> str:
         """Run a program with the Python of these tests; what it prints."""
-        ending = LEAVE_AT_ONCE if OFFICIAL_CLIENT in source else ""
-        return self._run([sys.executable, "-c", self._with_address(source) + ending])
+        source = self._with_address(source)
+        if OFFICIAL_CLIENT in source:
+            need(WHEELS[-1])
+            source = f"import sys\nsys.path.insert(0, {str(WHEELS[-1].directory)!r})\n{source}"
+            source += LEAVE_AT_ONCE
+        return self._run([sys.executable, "-c", source])
 
     def serve(self) -> None:
         """Start the broker, unless it runs already, and wait until it accepts."""
@@ -72,11 +78,7 @@ class Checkout:
             broker = self._broker = subprocess.Popen(
                 SERVE.split(),
                 cwd=self.root,
-                env={
-                    **self._environment,
-                    "IGGY_TCP_ADDRESS": "127.0.0.1:0",
-                    "IGGY_HTTP_ADDRESS": "127.0.0.1:0",
-                },
+                env={**self._environment, **FREE_PORTS},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

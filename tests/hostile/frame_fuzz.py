@@ -1,11 +1,12 @@
 """Mutated frames against the decoders, in this process.
 
-    python -m tests.hostile.frame_fuzz --frames 10000000 [--first 0]
+    python -m tests.hostile.frame_fuzz --frames 10000000 [--first 0] [--generation classic]
 
-The claim: garbage in gives a BrokerError or a frame that is none, never anything else; and a batch
-that was accepted can also be stamped by the owner of its partition. Frames are cut by the machine
-that the TCP door uses, and admitted by its rule. A frame that breaks the claim is written to seeds/
-and replayed by the suite from then on.
+The claim: garbage in gives a BrokerError or a frame that is none, never anything else; what is
+answered then is a whole answer; and a batch that was accepted can also be stamped by the owner of
+its partition and shown to clients of every generation. Frames are cut by the machine that the TCP
+door uses, and admitted by its rule. A frame that breaks the claim is written to seeds/ and replayed
+by the suite from then on.
 """
 
 import argparse
@@ -14,21 +15,24 @@ import time
 from typing import Final, NamedTuple
 
 from borzoi.protocol.batch import stamp_batch
+from borzoi.protocol.consensus.evictions import HEADER_SIZE
+from borzoi.protocol.edges import BARE_KEYS_FORM, CONSENSUS_FORM, HYBRID_FORM, OLD_FORM
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.framing import (
     CONTROL_PAYLOAD_SIZE_MAX,
     NOT_WHOLE,
-    ClassicFraming,
+    Bound,
     Frame,
+    Framing,
     Refused,
 )
-from borzoi.protocol.generations import CLASSIC, decode_reply
+from borzoi.protocol.generations import CLASSIC, GENERATIONS, Generation, decode_reply
 from borzoi.protocol.send_messages import SendMessages
 from borzoi.shards.admission.frames import ConnectionLimits, refusal
+from tests.hostile.frames_of import FRAMES_OF
 from tests.hostile.mutation import ANSWERS, Mutant, mutant
 from tests.hostile.seeds import Seed, write_seeds
 
-FRAMING: Final = ClassicFraming()
 LIMITS: Final = ConnectionLimits(
     frame_size_max=1024 * 1024,
     control_frame_size_max=CONTROL_PAYLOAD_SIZE_MAX,
@@ -40,6 +44,8 @@ LIMITS: Final = ConnectionLimits(
 )
 ANSWER_EVERY: Final = 4  # one frame in so many is an answer, for the client's decoders
 REPORT_EVERY: Final = 100_000
+CONVERTED_GROWTH_MAX: Final = 3
+"""The smallest message of the oldest layout has 25 bytes, and 65 when it is stored."""
 
 
 class Outcome(NamedTuple):
@@ -51,8 +57,10 @@ class Outcome(NamedTuple):
     slowest: int
 
 
-def seed_of(number: int) -> Seed:
+def seed_of(number: int, generation: Generation = CLASSIC) -> Seed:
     """The frame of a number: a request, or an answer that a client reads."""
+    if generation is not CLASSIC:
+        return Seed(generation.name, Mutant(0, FRAMES_OF[generation.name](number)))
     if number % ANSWER_EVERY == 0:
         return Seed("answer", mutant(number, ANSWERS))
     return Seed("request", mutant(number))
@@ -63,34 +71,58 @@ def try_frame(seed: Seed) -> bool:
     kind, mutated = seed
     if kind == "answer":
         return try_answer(mutated)
-    return try_bytes(mutated.frame)
+    if kind == "request":
+        return try_bytes(mutated.frame)
+    return try_bytes(mutated.payload, GENERATIONS[kind])
 
 
-def try_bytes(data: bytes) -> bool:
-    """Cut, decode, and stamp what lies at the start of the bytes."""
+def try_bytes(data: bytes, generation: Generation = CLASSIC) -> bool:
+    """Cut, decode, stamp and show what lies at the start of the bytes."""
     view = memoryview(bytearray(data))
-    cut = FRAMING.cut(view, 0, len(view))
-    whole = FRAMING.whole(view, 0, len(view))
+    framing = generation.framing()
+    if len(data) % 2:
+        # As after a login: requests of other sessions are refused.
+        framing.adopt(Bound(2, bytes(view[128:144]).ljust(16, b"\1")))
+    cut = framing.cut(view, 0, len(view))
+    whole = framing.whole(view, 0, len(view))
     if isinstance(cut, Frame) and cut.total == len(view):
         assert whole == cut.code
     else:
         assert whole == NOT_WHOLE
-    if isinstance(cut, Refused) or cut.code is None:
+    if isinstance(cut, Refused):
+        check_answer(generation, cut.answer)
         return False
-    payload_size = cut.total - FRAMING.header_size
+    if cut.code is None:
+        return False
+    payload_size = cut.total - framing.header_size
     refused = refusal(LIMITS, cut.code, cut.total, payload_size, without_login=None)
     if refused is not None or not isinstance(cut, Frame):
         return False
-    decode = CLASSIC.requests.get(cut.code)
+    return try_payload(generation, framing, cut)
+
+
+def try_payload(generation: Generation, framing: Framing, cut: Frame) -> bool:
+    """Decode, stamp and show."""
+    decode = generation.requests.get(cut.code)
     if decode is None:
         return False
     try:
         command = decode(cut.payload)
-    except BrokerError:
+    except BrokerError as error:
+        check_answer(generation, framing.status(error.status))
         return False
     if isinstance(command, SendMessages):
-        check_stamping(cut, command)
+        check_stamping(cut, command, converted=generation.shows is not None)
+        check_showing(command)
     return True
+
+
+def check_answer(generation: Generation, answer: bytes) -> None:
+    """What the framing says is as long as it says."""
+    if generation.framing is CLASSIC.framing:
+        assert len(answer) == len(CLASSIC.framing().status(1))
+    else:
+        assert len(answer) == int.from_bytes(answer[48:52], "little") >= HEADER_SIZE
 
 
 def try_answer(mutated: Mutant) -> bool:
@@ -103,9 +135,9 @@ def try_answer(mutated: Mutant) -> bool:
     return True
 
 
-def check_stamping(cut: Frame, command: SendMessages) -> None:
+def check_stamping(cut: Frame, command: SendMessages, *, converted: bool) -> None:
     """What the receiver let through must not surprise the owner."""
-    size = len(cut.payload)
+    size = len(cut.payload) * (CONVERTED_GROWTH_MAX if converted else 1)
     assert command.batch.nbytes <= size
     entries = stamp_batch(
         command.batch,
@@ -119,17 +151,28 @@ def check_stamping(cut: Frame, command: SendMessages) -> None:
     assert len(entries) == 16 * command.message_count <= size
 
 
-def run(first: int, count: int, *, report: bool = False) -> Outcome:
+def check_showing(command: SendMessages) -> None:
+    """What was stored must not surprise a reader of another generation."""
+    for form in (CONSENSUS_FORM, OLD_FORM, HYBRID_FORM, BARE_KEYS_FORM):
+        shown = form.whole([command.batch], 0)
+        assert len(shown) == form.size([command.batch], 0)
+        assert b"".join(form.pieces([command.batch], 0)) == shown
+
+
+def run(
+    first: int, count: int, generation: Generation = CLASSIC, *, report: bool = False
+) -> Outcome:
     """Try the frames of `count` numbers; AssertionError names the file of the first failure."""
     accepted = slowest = 0
     slowest_s = 0.0
     for number in range(first, first + count):
-        seed = seed_of(number)
+        seed = seed_of(number, generation)
         began = time.perf_counter()
         try:
             accepted += try_frame(seed)
         except Exception as error:
-            path = write_seeds(f"frame-{number}", f"{type(error).__name__}: {error}", [seed])
+            name = f"frame-{generation.name}-{number}"
+            path = write_seeds(name, f"{type(error).__name__}: {error}", [seed])
             raise AssertionError(f"frame {number}: see {path.name}") from error
         took_s = time.perf_counter() - began
         if took_s > slowest_s:
@@ -143,12 +186,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Mutated frames against the decoders.")
     parser.add_argument("--frames", type=int, default=1_000_000)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--generation", choices=sorted(FRAMES_OF), default=CLASSIC.name)
     arguments = parser.parse_args()
     began = time.monotonic()
-    outcome = run(arguments.first, arguments.frames, report=True)
+    generation = GENERATIONS[arguments.generation]
+    outcome = run(arguments.first, arguments.frames, generation, report=True)
     took_s = time.monotonic() - began
     print(
-        f"{outcome.frames} frames from {arguments.first} in {took_s:.0f} s, "
+        f"{outcome.frames} {generation.name} frames from {arguments.first} in {took_s:.0f} s, "
         f"{outcome.accepted} accepted, the slowest decode (frame {outcome.slowest}) took "
         f"{outcome.slowest_s * 1000:.2f} ms: only declared errors"
     )

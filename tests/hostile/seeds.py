@@ -1,6 +1,7 @@
 """What once went wrong, kept as bytes in seeds/*.txt and replayed by every run of the suite.
 
-One frame a line: `request` or `answer`, the code, the payload in hex. A line that begins with `#`
+One frame a line: `request` or `answer`, the code, the payload in hex; or the name of a generation,
+0, and a whole frame as its clients make it. A line that begins with `#`
 says what it was. The file of a conversation over a socket holds its requests in their order.
 """
 
@@ -8,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from borzoi.protocol.generations import GENERATIONS
 from tests.hostile.mutation import Mutant
 
 SEEDS: Final = Path(__file__).with_name("seeds")
@@ -34,7 +36,7 @@ def read_seeds(path: Path) -> list[Seed]:
         if line.startswith("#"):
             continue
         kind, code, payload = line.split()
-        assert kind in ("request", "answer"), f"{path.name}: {kind}"
+        assert kind in ("request", "answer", *GENERATIONS), f"{path.name}: {kind}"
         found.append(Seed(kind, Mutant(int(code), bytes.fromhex(payload.removeprefix("-")))))
     return found
 

@@ -1,6 +1,6 @@
 """Mutated frames against a real broker, on several connections at once.
 
-    python -m tests.hostile.socket_fuzz --frames 1000000 [--first 0]
+    python -m tests.hostile.socket_fuzz --frames 1000000 [--first 0] [--generation classic]
 
 Each connection holds conversations: it sends a number of frames whose length field is right, in
 writes of any size, and counts the answers, which must be exactly as many unless the broker closed
@@ -28,7 +28,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
-from borzoi.protocol.codes import Code
+from borzoi.protocol.codes import Code, LaterCode
 from borzoi.protocol.commands import (
     ChangePassword,
     CreateStream,
@@ -38,11 +38,12 @@ from borzoi.protocol.commands import (
     UpdateUser,
 )
 from borzoi.protocol.errors import BrokerError
-from borzoi.protocol.generations import CLASSIC, encode_command
+from borzoi.protocol.generations import CLASSIC
 from borzoi.protocol.identifiers import Consumer, ConsumerKind, PollingStrategy, StrategyKind
 from tests.broker import BrokerProcess
+from tests.hostile.dialects import DIALECTS, Dialect
 from tests.hostile.memory import MIB, counted_memory, memory_peak
-from tests.hostile.mutation import CORPUS, Mutant, mutant
+from tests.hostile.mutation import Mutant
 from tests.hostile.neighbour import STREAM, Neighbour, good_neighbour
 from tests.hostile.seeds import Seed, write_seeds
 from tests.topics import topic_of
@@ -56,7 +57,12 @@ FAULT: Final = "fault of ours"
 # reached any more: most of these are dropped.
 SESSIONS_KEPT: Final = 0.02
 OF_SESSIONS: Final = frozenset(
-    {Code.LOGIN_USER, Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN, Code.LOGOUT_USER}
+    {
+        Code.LOGIN_USER,
+        Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN,
+        Code.LOGOUT_USER,
+        LaterCode.LOGIN_REGISTER,
+    }
 )
 # Names and numbers a mutant may hit by chance, and after which no login would succeed any more.
 ROOT: Final = (0, "iggy")
@@ -85,12 +91,12 @@ class Tally:
     lock: Lock = field(default_factory=Lock)
 
 
-def is_wanted(chance: random.Random, mutated: Mutant) -> bool:
+def is_wanted(dialect: Dialect, chance: random.Random, mutated: Mutant) -> bool:
     """Whether a frame may be sent: it must not lock everybody out or hit the good client."""
     code, payload = mutated
     if code in OF_SESSIONS:
         return chance.random() < SESSIONS_KEPT
-    decode = CLASSIC.requests.get(code)
+    decode = dialect.decoder(code)
     if decode is None:
         return True
     try:
@@ -103,28 +109,29 @@ def is_wanted(chance: random.Random, mutated: Mutant) -> bool:
     return getattr(command, "stream", None) not in (0, STREAM) or code in HARMLESS
 
 
-def conversation(first: int, count: int) -> Iterator[Mutant]:
+def conversation(dialect: Dialect, first: int, count: int) -> Iterator[Mutant]:
     """The frames of `count` wanted numbers from `first` on."""
     chance = random.Random(first)
     number = first
     while count > 0:
         if chance.random() < POLLS:
-            polls = run_of_polls(chance)
+            polls = run_of_polls(dialect, chance)
             count -= len(polls)
             yield from polls
             continue
         # One frame in five is as it should be, so that there is something to be hostile to.
-        mutated = chance.choice(CORPUS) if chance.random() < 0.2 else mutant(number)
+        is_good = chance.random() < 0.2
+        mutated = chance.choice(dialect.corpus) if is_good else dialect.mutant(number)
         number += 1
-        if is_wanted(chance, mutated):
+        if is_wanted(dialect, chance, mutated):
             count -= 1
             yield mutated
 
 
-def run_of_polls(chance: random.Random) -> list[Mutant]:
+def run_of_polls(dialect: Dialect, chance: random.Random) -> list[Mutant]:
     """Polls of one place, the first two of which make it a known one."""
     stream = chance.choice(("orders", "orders", "events", STREAM))
-    partition = chance.choice((0, 0, 0, 1, 2**32 - 1))
+    partition = chance.choice((0, 0, 0, 1, 2**32 - 2))
     wanted = [(StrategyKind.OFFSET, 0, 1, False)] * 2
     for _ in range(POLLS_IN_A_RUN):
         kind = chance.choice((StrategyKind.OFFSET, *StrategyKind))
@@ -132,39 +139,29 @@ def run_of_polls(chance: random.Random) -> list[Mutant]:
         wanted.append((kind, value, count, chance.random() < 0.3))
     consumer = Consumer(ConsumerKind.CONSUMER, 1)
     return [
-        Mutant(
-            Code.POLL_MESSAGES,
-            encode_command(
-                PollMessages(
-                    consumer,
-                    stream,
-                    "events",
-                    partition,
-                    PollingStrategy(kind, value),
-                    count,
-                    commit,
-                )
-            ),
+        dialect.request(
+            PollMessages(
+                consumer, stream, "events", partition, PollingStrategy(kind, value), count, commit
+            )
         )
         for kind, value, count, commit in wanted
     ]
 
 
-def hold(broker: BrokerProcess, first: int, logged_in: bool, tally: Tally) -> None:
-    """One conversation from beginning to end."""
+def hold(
+    broker: BrokerProcess, dialect: Dialect, first: int, helper: Wire | None, tally: Tally
+) -> None:
+    """One conversation from beginning to end, with a login if there is a helper."""
     chance = random.Random(~first)
-    said = list(conversation(first, FRAMES_PER_CONVERSATION))
+    said: list[Mutant] = []
     try:
-        with Wire(broker, login=False) as wire:
-            if logged_in:
-                wire.log_in()
-                for name in ("orders", "events"):
-                    wire.answer_to(CreateStream(name))
-                    wire.answer_to(topic_of("events", 3, name))
-                wire.put(send_frame("orders", "events", [bytes(100)] * 3))
-                wire.answer()
-            statuses = _exchange(wire, said, chance.choice(PIECES))
-            _part(wire, chance)
+        said += conversation(dialect, first, FRAMES_PER_CONVERSATION)
+        if helper is not None:
+            prepare(helper)
+        with dialect.connect(broker, login=helper is not None) as wire:
+            frames = [dialect.frame(wire, mutated, chance) for mutated in said]
+            statuses = _exchange(dialect, wire, frames, chance.choice(PIECES))
+            _part(wire, dialect, chance)
     except Exception as error:
         with tally.lock:
             tally.errors.append((error, said))
@@ -176,10 +173,19 @@ def hold(broker: BrokerProcess, first: int, logged_in: bool, tally: Tally) -> No
         tally.statuses.update(statuses)
 
 
-def _exchange(wire: Wire, said: Sequence[Mutant], piece: int) -> list[int]:
+def prepare(wire: Wire) -> None:
+    """What the good requests are about, if others have not made or have deleted it."""
+    for name in ("orders", "events"):
+        wire.answer_to(CreateStream(name))
+        wire.answer_to(topic_of("events", 3, name))
+    wire.put(send_frame("orders", "events", [bytes(100)] * 3))
+    wire.answer()
+
+
+def _exchange(dialect: Dialect, wire: Wire, frames: Sequence[bytes], piece: int) -> list[int]:
     """Send in pieces; the statuses that came back, fewer than asked for if the broker closed."""
     statuses: list[int] = []
-    data = b"".join(mutated.frame for mutated in said)
+    data = b"".join(frames)
     # Only the beginning in crumbs: each is a system call on both sides.
     crumbs_end = 400 - 400 % piece if piece < 64 else 0
     starts = [*range(0, crumbs_end, piece), *range(crumbs_end, len(data), max(piece, 1000))]
@@ -187,32 +193,34 @@ def _exchange(wire: Wire, said: Sequence[Mutant], piece: int) -> list[int]:
     try:
         for part in pieces:
             wire.put(part)
-        for _ in said:
+        for _ in frames:
             statuses.append(wire.answer().status)
     except Closed:
         return statuses
-    assert wire.is_in_step(), "an answer too many"
+    assert dialect.is_in_step(wire), "an answer too many"
     return statuses
 
 
-def _part(wire: Wire, chance: random.Random) -> None:
+def _part(wire: Wire, dialect: Dialect, chance: random.Random) -> None:
     """Leave in one of several impolite ways."""
-    frame = mutant(chance.getrandbits(32)).frame
+    frame = bytearray(dialect.frame(wire, dialect.mutant(chance.getrandbits(32)), chance))
+    way = chance.randrange(4)
+    if way < 2:
+        size = chance.choice((0, 3, 2**31, 2**32 - 1) if way else (1_000, 100_000, 10**7))
+        struct.pack_into("<I", frame, dialect.size_at, size)
+    elif way == 2:
+        del frame[chance.randint(1, len(frame) - 1) :]
+    else:
+        frame[:] = chance.randbytes(chance.randint(1, 100))
     with suppress(Closed):
-        match chance.randrange(4):
-            case 0:
-                wire.put(struct.pack("<I", chance.choice((0, 3, 2**31, 2**32 - 1))) + frame[4:])
-            case 1:
-                wire.put(frame[: chance.randint(1, len(frame) - 1)])
-            case 2:
-                wire.put(struct.pack("<I", chance.choice((1_000, 100_000, 10**7))) + frame[4:])
-            case _:
-                wire.put(chance.randbytes(chance.randint(1, 100)))
+        wire.put(bytes(frame))
     if chance.random() < 0.5:
         wire.reset()
 
 
-def run(broker: BrokerProcess, first: int, frames: int) -> tuple[Tally, Neighbour, int]:
+def run(
+    broker: BrokerProcess, first: int, frames: int, dialect: Dialect = DIALECTS[CLASSIC.name]
+) -> tuple[Tally, Neighbour, int]:
     """Fuzz a started broker and check the claim; what was seen, and the growth of its memory."""
     tally = Tally()
     workers = broker.workers()
@@ -222,10 +230,11 @@ def run(broker: BrokerProcess, first: int, frames: int) -> tuple[Tally, Neighbou
         before = counted_memory(broker)
 
         def connection(number: int) -> None:
-            for start in conversations[number::CONNECTIONS]:
-                hold(broker, start, number % 3 != 0, tally)
-                if tally.errors or neighbour.error is not None:
-                    return
+            with Wire(broker) as helper:
+                for start in conversations[number::CONNECTIONS]:
+                    hold(broker, dialect, start, helper if number % 3 else None, tally)
+                    if tally.errors or neighbour.error is not None:
+                        return
 
         threads = [Thread(target=connection, args=(number,)) for number in range(CONNECTIONS)]
         for thread in threads:
@@ -265,18 +274,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Mutated frames against a real broker.")
     parser.add_argument("--frames", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--generation", choices=sorted(DIALECTS), default=CLASSIC.name)
     arguments = parser.parse_args()
+    dialect = DIALECTS[arguments.generation]
     with tempfile.TemporaryDirectory() as directory:
         broker = BrokerProcess(Path(directory) / "data", {"IGGY_SYSTEM_MEMORY_POOL_SIZE": "512MiB"})
         broker.start()
         try:
             began = time.monotonic()
-            tally, neighbour, growth = run(broker, arguments.first, arguments.frames)
+            tally, neighbour, growth = run(broker, arguments.first, arguments.frames, dialect)
             took_s = time.monotonic() - began
         finally:
             broker.close()
     print(
-        f"{tally.frames} frames in {tally.conversations} conversations and {took_s:.0f} s, "
+        f"{tally.frames} frames ({dialect.generation.name}) in {tally.conversations} conversations "
+        f"and {took_s:.0f} s, "
         f"{tally.closed_by_broker} closed by the broker, memory grew by {growth // MIB} MiB\n"
         f"statuses: {dict(tally.statuses.most_common(20))}\n"
         f"a good client beside: {neighbour.rounds} rounds of ping, send and poll, "

@@ -9,8 +9,10 @@ import pytest
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.framing import encode_request
+from borzoi.protocol.generations import GENERATIONS
 from tests.hostile import seeds
 from tests.hostile.frame_fuzz import run, seed_of, try_bytes, try_frame
+from tests.hostile.frames_of import FRAMES_OF
 from tests.hostile.mutation import Mutant, mutant
 from tests.hostile.seeds import Seed, read_seeds, seed_files, write_seeds
 
@@ -22,8 +24,9 @@ OBJECTS_SIZE_MAX: Final = 16 * 1024
 
 @pytest.mark.no_cover
 @pytest.mark.slow
-def test_only_declared_errors_come_out() -> None:
-    outcome = run(0, FRAMES)
+@pytest.mark.parametrize("generation", FRAMES_OF)
+def test_only_declared_errors_come_out(generation: str) -> None:
+    outcome = run(0, FRAMES, GENERATIONS[generation])
     # The mutants are neither all nonsense nor all harmless.
     assert FRAMES // 20 < outcome.accepted < FRAMES // 2
 

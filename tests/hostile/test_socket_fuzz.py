@@ -1,24 +1,42 @@
 """A slice of the socket fuzz for every run of the suite, and everything that ever failed."""
 
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.broker import BrokerProcess
+from borzoi.protocol.generations import CLASSIC
+from tests.broker import BrokerProcess, standing
+from tests.hostile.conftest import SMALL_POOL
+from tests.hostile.dialects import DIALECTS
 from tests.hostile.seeds import read_seeds, seed_files
-from tests.hostile.socket_fuzz import run
+from tests.hostile.socket_fuzz import Tally, run
 from tests.topics import make_topic
 from tests.wire import Closed, Wire
 
 FRAMES: Final = 24_000
+FRAMES_OF_OTHERS: Final = 6_000
+OTHERS: Final = sorted(set(DIALECTS) - {CLASSIC.name})
 
 
 @pytest.mark.slow
 def test_mutants_do_no_harm(shared_broker: BrokerProcess) -> None:
     tally, _, _ = run(shared_broker, 0, FRAMES)
-    assert tally.frames >= FRAMES
+    check(tally, FRAMES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generation", OTHERS)
+def test_mutants_of_other_generations_do_no_harm(tmp_path: Path, generation: str) -> None:
+    with standing(tmp_path / "data", SMALL_POOL) as broker:
+        tally, _, _ = run(broker, 0, FRAMES_OF_OTHERS, DIALECTS[generation])
+    check(tally, FRAMES_OF_OTHERS)
+
+
+def check(tally: Tally, frames: int) -> None:
+    assert tally.frames >= frames
     # They are not all refused at the door: many reach a handler, some change something.
-    assert tally.statuses[0] > FRAMES // 50
+    assert tally.statuses[0] > frames // 50
     assert len(tally.statuses) > 10
 
 

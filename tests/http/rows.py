@@ -91,7 +91,7 @@ SYSTEM: Final = (
     Row(
         "GET", "/cluster/metadata",
         answer='{"name":"single-node","nodes":[{"name":"iggy-node","ip":"127.0.0.1","endpoints":'
-        '{"tcp":<n>,"quic":8080,"http":<n>,"websocket":8092},"role":"leader","status":"healthy"}]}',
+        '{"tcp":<n>,"quic":<n>,"http":<n>,"websocket":<n>},"role":"leader","status":"healthy"}]}',
     ),
     Row("POST", "/snapshot", {"compression": "Stored", "snapshot_types": ["Test"]}, answer="*"),
     Row(

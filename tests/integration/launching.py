@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.broker import SERVE, START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerProcess, wait_for
+from tests.broker import FREE_PORTS, SERVE, START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerProcess, wait_for
 
 IGGY_SERVER: Final = Path(sys.executable).with_name("iggy-server")
 
@@ -17,12 +17,7 @@ IGGY_SERVER: Final = Path(sys.executable).with_name("iggy-server")
 def environment(data: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """Ours without any IGGY_ variables, plus these."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith("IGGY_")}
-    ours = {
-        "IGGY_SYSTEM_PATH": str(data),
-        "IGGY_TCP_ADDRESS": "127.0.0.1:0",
-        "IGGY_HTTP_ENABLED": "false",
-    }
-    return {**kept, **ours, **settings}
+    return {**kept, "IGGY_SYSTEM_PATH": str(data), **FREE_PORTS, **settings}
 
 
 def run_to_its_end(data: Path, **settings: str) -> subprocess.CompletedProcess[str]:

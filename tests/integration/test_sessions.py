@@ -75,8 +75,8 @@ def test_every_command_is_served(standing_broker: BrokerProcess) -> None:
 def test_a_login_says_who_one_is(stranger: Wire) -> None:
     assert stranger.ask(LoginUser("iggy", "iggy", "0.10.0", "")).user_id == ROOT
     assert stranger.ask(GetMe()).client.user_id == ROOT
-    # Again, without the version that older clients do not send.
-    assert stranger.request(Code.LOGIN_USER, b"\x04iggy\x04iggy") == (0, b"\0\0\0\0")
+    # Again, without the version that the oldest clients do not send: they count users from 1.
+    assert stranger.request(Code.LOGIN_USER, b"\x04iggy\x04iggy") == (0, b"\1\0\0\0")
 
 
 def test_a_failed_login_leaves_the_old_identity(wire: Wire) -> None:

@@ -117,9 +117,13 @@ def test_only_one_means_present(flag: str) -> None:
     )
 
 
-@pytest.mark.parametrize("rest", ["", "00000000", "0000000000000000"])
+@pytest.mark.parametrize("rest", ["00000000", "0000000000000000"])
 def test_logins_of_old_clients(rest: str) -> None:
     assert decode(Code.LOGIN_USER, "0161 0162" + rest) == LoginUser("a", "b", "", "")
+
+
+def test_a_login_that_ends_with_the_password_has_no_version() -> None:
+    assert decode(Code.LOGIN_USER, "0161 0162") == LoginUser("a", "b", None, "")
 
 
 @pytest.mark.parametrize("command", [Ping(), GetStream(1)])

@@ -66,7 +66,7 @@ def legal_cuts(command: object) -> set[int]:
             return {0}
         case LoginUser(username, password, version, _):
             old = 2 + len(username.encode()) + len(password.encode())
-            return {old, old + 4 + len(version.encode())}
+            return {old, old + 4 + len((version or "").encode())}
         case _:
             return set()
 

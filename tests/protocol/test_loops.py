@@ -30,7 +30,7 @@ from tests.protocol.twins import compiled_loops, plain_loops
 
 compiled = compiled_loops()
 
-COMPILED = ("_arriving", "_client", "_leaving", "_log", "_requests", "_seen_ids")
+COMPILED = ("_arriving", "_client", "_leaving", "_log", "_requests", "_seen_ids", "_websocket")
 
 SIZE_MAX = 16 * 1024
 PLAIN_FENCE, COMPILED_FENCE, OTHER_FENCE = Fence(SIZE_MAX), Fence(SIZE_MAX), Fence(SIZE_MAX)

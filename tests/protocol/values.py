@@ -114,6 +114,7 @@ _BY_FIELD: Mapping[str, st.SearchStrategy[Any]] = {
     "replication_factor": u8,
     "consumer": consumers,
     "strategy": polling_strategies,
+    "wanted_id": st.none(),  # the classic generation has no bytes for it
 }
 
 

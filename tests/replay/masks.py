@@ -137,8 +137,9 @@ def _cluster(answer: Answer) -> None:
     for _ in range(answer.number(4)):
         answer.text(4)
         answer.text(4)
-        answer.take(2, ADDRESS)  # the TCP port; those of the other transports are configured
-        answer.take(3 * 2 + 1 + 1)
+        # Then the ports of closed doors were shown as configured; now a closed door shows 0.
+        answer.take(4 * 2, ADDRESS)
+        answer.take(1 + 1)
 
 
 def _client(answer: Answer) -> int:

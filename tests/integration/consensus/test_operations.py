@@ -97,6 +97,7 @@ def test_an_answer_echoes_its_request(wire: ConsensusWire) -> None:
     assert wire.header[160:176] == frame[128:144]
     assert wire.header[200:208] == frame[168:176]
     assert wire.header[208] == OPERATIONS[Code.CREATE_STREAM]
+    wire.number += 1
     assert wire.status(c.CreateStream("echo")) == StreamNameAlreadyExists.status
 
 

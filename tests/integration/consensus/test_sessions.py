@@ -116,3 +116,8 @@ def test_a_repeated_login_begins_another_session(broker: BrokerProcess) -> None:
     assert wire.is_in_step()
     wire.request(Code.GET_STREAMS, **before)
     assert wire.evicted == Reason.NO_SESSION
+
+
+def test_the_node_has_the_address_that_was_reached(broker: BrokerProcess) -> None:
+    (node,) = ConsensusWire(broker).ask(c.GetClusterMetadata()).nodes
+    assert (node.ip, node.tcp_port) == ("127.0.0.1", broker.port)

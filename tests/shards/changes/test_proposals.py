@@ -29,7 +29,13 @@ from borzoi.protocol.permissions import (
     TopicPermissions,
     UserStatus,
 )
-from borzoi.shards.changes.proposals import COMMANDS, decode_proposal, encode_proposal
+from borzoi.shards.changes.proposals import (
+    COMMANDS,
+    behind_request,
+    decode_proposal,
+    encode_proposal,
+    request_before,
+)
 from borzoi.shards.metadata.commands import (
     CreateHashedUser,
     CreateToken,
@@ -37,6 +43,7 @@ from borzoi.shards.metadata.commands import (
     SetPasswordHash,
 )
 from borzoi.shards.metadata.decide import MetadataCommand
+from borzoi.shards.metadata.requests import RequestKey
 from tests.shards.metadata.drawn import drawn
 
 SOME = Permissions(
@@ -48,6 +55,7 @@ SOME = Permissions(
     ("command", "code"),
     [
         (CreateStream("orders"), Code.CREATE_STREAM),
+        (CreateStream("orders", wanted_id=4), Code.CREATE_STREAM),
         (CreateHashedUser("ann", "h", UserStatus.INACTIVE, SOME), Code.CREATE_USER),
         (CreateHashedUser("ann", "h", UserStatus.ACTIVE, None), Code.CREATE_USER),
         (SetPasswordHash("ann", "new", "old"), Code.CHANGE_PASSWORD),
@@ -124,3 +132,13 @@ def test_what_is_no_proposal_is_an_invalid_command(code: int, payload: bytes) ->
 def test_rubbish_is_an_invalid_command_or_nothing_else(payload: bytes, code: int) -> None:
     with suppress(InvalidCommand):
         decode_proposal(code, payload)
+
+
+@pytest.mark.parametrize("request_", [None, RequestKey(bytes(range(16)), 2**64 - 1)])
+def test_a_command_travels_behind_its_request(request_: RequestKey | None) -> None:
+    assert request_before(behind_request(b"command", request_)) == (request_, b"command")
+
+
+def test_what_is_too_short_for_a_request_is_an_invalid_command() -> None:
+    with pytest.raises(InvalidCommand, match="23 bytes, 24 come first"):
+        request_before(bytes(23))

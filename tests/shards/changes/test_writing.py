@@ -11,6 +11,8 @@ from typing import cast
 import pytest
 
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
+from borzoi.protocol.errors import StreamIdNotFound
+from borzoi.protocol.permissions import ALL_PERMISSIONS, UserStatus
 from borzoi.router.board import Board, create_board
 from borzoi.shards.changes.authors import Author
 from borzoi.shards.changes.bootstrap import ensure_root
@@ -19,7 +21,9 @@ from borzoi.shards.changes.service import published_log
 from borzoi.shards.changes.writing import MetadataWriting
 from borzoi.shards.loop.clock import BrokerClock, broker_start
 from borzoi.shards.loop.tasks import Tasks
+from borzoi.shards.metadata.commands import CreateHashedUser
 from borzoi.shards.metadata.decide import MetadataSettings
+from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.metadata_log.follower import open_copy
 from borzoi.shards.metadata_log.shortening import temporary_path
 from borzoi.shards.metadata_log.writer import SnapshotRule, open_writer
@@ -183,5 +187,32 @@ def test_commands_do_not_wait_for_a_shard_that_does_not_answer(writing: Writing)
                 done(0)
         assert writing.first > 1
         assert len(writing.writer.state.streams) == created + 5 * EVERY
+
+    asyncio.run(run())
+
+
+def test_a_numbered_change_that_is_made_again_is_made_once(writing: Writing) -> None:
+    """Also when what it was about is gone by then, and when another user uses the same number."""
+    request = RequestKey(bytes(range(16)), 7)
+
+    async def run() -> None:
+        root = Author(0, writing.writer.state.users[0].created_at)
+        numbered = root._replace(request=request)
+        async with writing.running():
+            created = await writing.writing.propose(CreateStream("s"), numbered)
+            assert await writing.writing.propose(CreateStream("s"), numbered) == created
+            deleting = root._replace(request=request._replace(number=8))
+            deleted = await writing.writing.propose(DeleteStream("s"), deleting)
+            assert await writing.writing.propose(DeleteStream("s"), deleting) == deleted
+            assert deleted.entry == created.entry + 1
+            with pytest.raises(StreamIdNotFound):
+                await writing.writing.propose(DeleteStream("s"), root)
+            other = CreateHashedUser("ann", "hash", UserStatus.ACTIVE, ALL_PERMISSIONS)
+            ann = await writing.writing.propose(other, root)
+            author = Author(ann.new_id, writing.writer.state.users[ann.new_id].created_at)
+            with pytest.raises(StreamIdNotFound):
+                await writing.writing.propose(
+                    DeleteStream("s"), author._replace(request=deleting.request)
+                )
 
     asyncio.run(run())

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from borzoi.shards.config import ConfigError, check_file, load_config, render_toml
+from borzoi.shards.config import Config, ConfigError, check_file, load_config, render_toml
+from borzoi.shards.config.not_yet import NOT_YET
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config.jsonl.gz"
 CPUS = (0, 1, 2, 3)
@@ -44,7 +45,19 @@ def cases() -> list[Any]:
 
 
 CASES = cases()
-DEFAULTS = frozenset(CASES[0]["rendered"])
+DEFAULTS = frozenset(CASES[0]["rendered"]) | frozenset(render_toml(Config()).splitlines())
+"""Then, and of settings that are new since."""
+
+SERVED_SINCE = (
+    "TLS is not served yet, TCP stays in clear text",
+    "WebSocket is not served yet",
+    *(reason for key, reason in NOT_YET.items() if key.startswith("websocket.")),
+)
+
+
+def not_past(lines: list[str]) -> list[str]:
+    """Without the warnings about parts of the broker that did not exist then."""
+    return [line for line in lines if not line.endswith(SERVED_SINCE)]
 
 
 def test_the_defaults(tmp_path: Path) -> None:
@@ -58,4 +71,5 @@ def test_the_defaults(tmp_path: Path) -> None:
 def test_every_setting_in_every_way(tmp_path: Path) -> None:
     for case in CASES[1:]:
         found = outcome(tmp_path, case["document"], case["environ"])
-        assert found == case["outcome"], (case["document"], case["environ"])
+        expected = not_past(case["outcome"])
+        assert not_past(found) == expected, (case["document"], case["environ"])

@@ -10,6 +10,7 @@ from tests.protocol import values
 
 BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     int: values.u64,
+    bool: st.booleans(),
     str: values.texts,
     bytes: st.binary(max_size=40),
     type(None): st.none(),

@@ -29,19 +29,25 @@ from borzoi.protocol.errors import (
     CannotCreateStream,
     CannotCreateTopic,
     CannotDeleteUser,
+    ConsumerGroupIdAlreadyExists,
     ConsumerGroupIdNotFound,
     ConsumerGroupNameAlreadyExists,
     InvalidCommand,
+    InvalidConsumerGroupId,
     InvalidCredentials,
     InvalidPartitionsCount,
     InvalidPersonalAccessTokenName,
+    InvalidStreamId,
+    InvalidTopicId,
     InvalidTopicSize,
     PersonalAccessTokenAlreadyExists,
     PersonalAccessTokensLimitReached,
     ResourceNotFound,
+    StreamDirectoryNotFound,
     StreamIdNotFound,
     StreamNameAlreadyExists,
     TooManyPartitions,
+    TopicIdAlreadyExists,
     TopicIdNotFound,
     TopicNameAlreadyExists,
     Unauthorized,
@@ -50,7 +56,7 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.identifiers import U64_MAX
 from borzoi.shards.metadata.commands import CreateToken, SetPasswordHash, token_expiry_at
-from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
+from borzoi.shards.metadata.decide import GROUPS_PER_TOPIC_MAX, MetadataCommand, MetadataSettings
 from borzoi.shards.metadata_log.snapshot import dump
 from borzoi.storage.wal import START
 from tests.shards.metadata.commands import (
@@ -92,6 +98,13 @@ REFUSED: list[tuple[MetadataCommand, type[BrokerError]]] = [
     (CreateConsumerGroup(0, "nope", "x"), TopicIdNotFound),
     (CreateConsumerGroup(0, 0, "readers"), ConsumerGroupNameAlreadyExists),
     (DeleteConsumerGroup(0, 0, 1), ConsumerGroupIdNotFound),
+    (CreateStream("x", wanted_id=0), StreamDirectoryNotFound),
+    (CreateStream("orders", wanted_id=0), StreamNameAlreadyExists),
+    (CreateStream("x", wanted_id=4096), InvalidStreamId),
+    (CreateTopic(0, 1, 1, 0, 0, 0, "x", wanted_id=0), TopicIdAlreadyExists),
+    (CreateTopic(0, 1, 1, 0, 0, 0, "x", wanted_id=4096), InvalidTopicId),
+    (CreateConsumerGroup(0, 0, "x", 0), ConsumerGroupIdAlreadyExists),
+    (CreateConsumerGroup(0, 0, "x", GROUPS_PER_TOPIC_MAX), InvalidConsumerGroupId),
     (create_user("root"), UserAlreadyExists),
     (UpdateUser("missing", "root"), ResourceNotFound),
     (DeleteUser("missing"), ResourceNotFound),
@@ -293,6 +306,18 @@ def test_no_more_partitions_than_the_board_has_slots() -> None:
         world.run(CreatePartitions("s", "t", 10))
     world.run(CreatePartitions("s", "t", 9))
     assert world.state.topic("s", "t").partition(98).slot == 99
+
+
+def test_chosen_ids_are_given_and_the_others_go_on_as_ever() -> None:
+    world = World()
+    for name, wanted in (("auto", None), ("five", 4), ("next", None), ("last", 4095)):
+        world.run(CreateStream(name, wanted_id=wanted))
+    assert world.state.stream_names == {"auto": 0, "five": 4, "next": 1, "last": 4095}
+    world.run(CreateTopic("five", 2, 1, 0, 0, 0, "nine", wanted_id=8))
+    world.run(CreateConsumerGroup("five", "nine", "third", 2))
+    world.run(CreateConsumerGroup("five", "nine", "first"))
+    assert world.state.stream("five").topic_names == {"nine": 8}
+    assert world.state.topic(4, 8).group_names == {"third": 2, "first": 0}
 
 
 def test_groups_and_users_at_their_bounds() -> None:

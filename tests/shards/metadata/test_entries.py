@@ -20,6 +20,10 @@ U64_MAX = 2**64 - 1
 # Never change a line here: these maps are in people's logs.
 GOLDEN: list[tuple[Stored, dict[str, object]]] = [
     (entries.StreamCreated(3, "a"), {"kind": "stream_created", "stream_id": 3, "name": "a"}),
+    (
+        entries.StreamCreated(3, "a", is_chosen=True),
+        {"kind": "stream_created", "stream_id": 3, "name": "a", "is_chosen": True},
+    ),
     (entries.StreamUpdated(3, "b"), {"kind": "stream_updated", "stream_id": 3, "name": "b"}),
     (entries.StreamDeleted(3), {"kind": "stream_deleted", "stream_id": 3}),
     (entries.StreamPurged(3), {"kind": "stream_purged", "stream_id": 3}),
@@ -63,6 +67,17 @@ GOLDEN: list[tuple[Stored, dict[str, object]]] = [
     (
         entries.GroupCreated(3, 4, 5, "g"),
         {"kind": "group_created", "stream_id": 3, "topic_id": 4, "group_id": 5, "name": "g"},
+    ),
+    (
+        entries.GroupCreated(3, 4, 5, "g", is_chosen=True),
+        {
+            "kind": "group_created",
+            "stream_id": 3,
+            "topic_id": 4,
+            "group_id": 5,
+            "name": "g",
+            "is_chosen": True,
+        },
     ),
     (
         entries.GroupDeleted(3, 4, 5),

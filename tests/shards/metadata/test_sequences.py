@@ -43,23 +43,34 @@ HASHES = st.sampled_from(["h1", "h2", "h3"])
 PERMISSIONS = st.sampled_from(
     [None, Permissions(), ALL_PERMISSIONS, Permissions(streams={1: StreamPermissions(True)})]
 )
+WANTED = st.none() | st.integers(0, 4)
 STATUSES = st.sampled_from(UserStatus)
 TIMES = st.sampled_from([1000, 1000, 4000, 5000, 6000])
 
 WITH_STREAMS: st.SearchStrategy[MetadataCommand] = st.one_of(
-    st.builds(CreateStream, NAMES),
+    st.builds(CreateStream, NAMES, wanted_id=WANTED),
     st.builds(UpdateStream, IDENTIFIERS, NAMES),
     st.builds(DeleteStream, IDENTIFIERS),
     st.builds(PurgeStream, IDENTIFIERS),
 )
 WITH_TOPICS: st.SearchStrategy[MetadataCommand] = st.one_of(
-    st.builds(CreateTopic, IDENTIFIERS, COUNTS, COMPRESSIONS, SIZES, SIZES, COUNTS, NAMES),
+    st.builds(
+        CreateTopic,
+        IDENTIFIERS,
+        COUNTS,
+        COMPRESSIONS,
+        SIZES,
+        SIZES,
+        COUNTS,
+        NAMES,
+        wanted_id=WANTED,
+    ),
     st.builds(UpdateTopic, IDENTIFIERS, IDENTIFIERS, COMPRESSIONS, SIZES, SIZES, COUNTS, NAMES),
     st.builds(DeleteTopic, IDENTIFIERS, IDENTIFIERS),
     st.builds(PurgeTopic, IDENTIFIERS, IDENTIFIERS),
     st.builds(CreatePartitions, IDENTIFIERS, IDENTIFIERS, COUNTS),
     st.builds(DeletePartitions, IDENTIFIERS, IDENTIFIERS, COUNTS),
-    st.builds(CreateConsumerGroup, IDENTIFIERS, IDENTIFIERS, NAMES),
+    st.builds(CreateConsumerGroup, IDENTIFIERS, IDENTIFIERS, NAMES, WANTED),
     st.builds(DeleteConsumerGroup, IDENTIFIERS, IDENTIFIERS, IDENTIFIERS),
 )
 WITH_USERS: st.SearchStrategy[MetadataCommand] = st.one_of(

@@ -15,6 +15,18 @@ def test_the_most_recently_freed_id_comes_first() -> None:
     assert [pool.take() for _ in range(4)] == [3, 1, 4, 5]
 
 
+def test_ids_left_out_by_a_chosen_one_come_next() -> None:
+    pool = IdPool()
+    assert pool.take() == 0
+    pool.take_this(4)
+    assert [pool.take() for _ in range(4)] == [1, 2, 3, 5]
+    pool.release(2)
+    pool.release(3)
+    pool.take_this(2)
+    assert [pool.is_free(id) for id in (1, 2, 3, 6)] == [False, False, True, True]
+    assert [pool.take(), pool.take()] == [3, 6]
+
+
 def test_slots_start_behind_the_one_of_the_metadata() -> None:
     slots = SlotRanges()
     assert slots.take(10) == FIRST_SLOT == 1

@@ -20,7 +20,7 @@ GENERATION = (1 << 32) - 1
 
 
 def whole_table(*, writing: Any) -> dict[type[Request], Any]:
-    before, after = [MagicMock()] * 5, [MagicMock()] * 8
+    before, after = [MagicMock()] * 5, [MagicMock()] * 9
     parts: Any = (*before, writing, *after)
     return ring_table(*parts)
 

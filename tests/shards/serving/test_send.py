@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from borzoi.protocol.batch import first_stamped_offset
+from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import BrokerError, Unauthenticated
 from borzoi.protocol.generations import CLASSIC
 from borzoi.protocol.identifiers import PartitionId
@@ -78,6 +79,10 @@ class FakeSender:
     def reply(self, reply: Reply, /) -> None:
         self.replies.append(reply)
 
+    def learn(self, code: int, payload: memoryview) -> None:
+        assert code == Code.SEND_MESSAGES
+        assert payload
+
     def no_login(self, code: int, payload: memoryview) -> BrokerError:
         return Unauthenticated(f"{code} {payload.nbytes}")
 
@@ -92,7 +97,7 @@ def sending(owner: int) -> tuple[Sending, FakeAppends, FakeSender]:
     appends, sender = FakeAppends(owner), FakeSender()
     metadata = SimpleNamespace(published_version=[4], refresh_version=lambda: 4)
     sends = SimpleNamespace(target=lambda _user, _command: TARGET)
-    services: Any = SimpleNamespace(appends=appends, metadata=metadata, sends=sends)
+    services: Any = SimpleNamespace(appends=appends, metadata=metadata, send_targets=sends)
     return Sending(cast(Services, services), sender), appends, sender
 
 

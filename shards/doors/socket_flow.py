@@ -15,7 +15,7 @@ from collections.abc import Callable
 from borzoi.router.pool import NO_TAKER, MemoryPool, Waiter
 
 
-class Reading:
+class SocketFlow:
     """The reading side of one transport. `go_on` is called when what was waited for is there."""
 
     __slots__ = (
