@@ -53,6 +53,7 @@ class OwnBroker:
             **kept,
             "IGGY_SYSTEM_PATH": str(self.data),
             "IGGY_TCP_ADDRESS": "127.0.0.1:0",
+            "IGGY_HTTP_ENABLED": "false",
             "IGGY_WEBSOCKET_ADDRESS": "127.0.0.1:0",
             "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": cpu_allocation,
             "IGGY_ROOT_USERNAME": CREDENTIALS.username,

@@ -78,6 +78,8 @@ class DataLayout:
         self.info_file = os.path.join(self.root, "info.json")
         self.encryption_check_file = os.path.join(self.root, "encryption-check")
         self.archive_id = os.path.join(self.root, "archive-id")
+        self.jwt_key = os.path.join(self.root, "jwt-key")
+        self.revoked_tokens = os.path.join(self.root, "revoked-tokens")
         self.runtime = os.path.join(self.root, "runtime")
         self.logs = os.path.join(self.root, "logs")
         self.backup = os.path.join(self.root, "backup")

@@ -26,11 +26,15 @@ SERVE: Final = "from borzoi.shards.admin.commands import main; main()"
 FREE_PORTS: Final = {
     "IGGY_TCP_ADDRESS": "127.0.0.1:0",
     "IGGY_WEBSOCKET_ADDRESS": "127.0.0.1:0",
+    "IGGY_HTTP_ADDRESS": "127.0.0.1:0",
 }
 """Every door of a test is at a port that the kernel chooses."""
 
 PRESENT: Final = (sys.executable, "-c", SERVE)
 """The command line of the code under test."""
+
+HTTP: Final = {"IGGY_HTTP_ENABLED": "true", "IGGY_HTTP_ADDRESS": "127.0.0.1:0"}
+"""Settings of a broker that also serves HTTP."""
 
 Found = TypeVar("Found")
 
@@ -58,6 +62,7 @@ class BrokerProcess:
         self.websocket_address = ""
         self.through: Callable[[socket.socket], socket.socket] | None = None
         """What a Wire makes of its socket, where the broker is not in clear text."""
+        self.http_address = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._output = data.parent / f"{data.name}.output"
 
@@ -89,6 +94,8 @@ class BrokerProcess:
             **({"IGGY_WEBSOCKET_ADDRESS": ws} if (ws := self.websocket_address) else {}),
             **self.settings,
         }
+        if self.http_address and "IGGY_HTTP_ADDRESS" in self.settings:
+            environment["IGGY_HTTP_ADDRESS"] = self.http_address
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command,
@@ -114,6 +121,7 @@ class BrokerProcess:
         self.address = bound["tcp"]["address"]
         self.metrics_address = bound["metrics"]["address"]
         self.websocket_address = bound["websocket"]["address"]
+        self.http_address = bound["http"]["address"]
 
     def stop(self) -> int:
         """Stop in an orderly way; the exit code."""

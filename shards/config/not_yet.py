@@ -13,7 +13,8 @@ from borzoi.shards.config.tree import Leaf, key_text, values_of
 from borzoi.shards.settings.schema import Config
 
 NOT_YET: Final[dict[str, str]] = {
-    "http": "the HTTP API is not served yet (metrics have a listener of their own: [metrics])",
+    "http.web_ui": "there is no web page yet",
+    "http.jwt.trusted_issuers": "tokens of other issuers are not accepted yet",
     "tcp.ipv6": "the family follows the address",
     "quic": "QUIC is not served yet",
     "websocket.read_buffer_size": "requests are read into the receive buffers of all doors",
@@ -26,11 +27,6 @@ NOT_YET: Final[dict[str, str]] = {
     "system.recovery": "missing state is never invented",
 }
 
-SERVED: Final = frozenset(
-    {"http.metrics.endpoint", "http.cors.enabled", "http.cors.allowed_origins"}
-)
-"""Keys of such a part that count all the same."""
-
 
 def without_effect(config: Config) -> tuple[str, ...]:
     """One warning per setting that differs from its default and has no effect."""
@@ -40,7 +36,7 @@ def without_effect(config: Config) -> tuple[str, ...]:
         key = key_text(path)
         reason = _reason(key)
         # Switching off what is not there is no reason to warn.
-        if reason is None or key in SERVED or value is False or defaults.get(path) == value:
+        if reason is None or value is False or defaults.get(path) == value:
             continue
         warnings.append(f"{key} = {_shown(leaf, value)} has no effect: {reason}")
     return tuple(warnings)

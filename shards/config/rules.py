@@ -16,11 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from borzoi.protocol.batch import ENTRIES_MAX
 from borzoi.quantities import GIB, MIB, SECOND, format_duration, format_size
-from borzoi.shards.settings.addresses import parse_address
+from borzoi.shards.settings.addresses import Address, parse_address
 from borzoi.shards.settings.cpu_allocation import KEY as CPU_KEY
 from borzoi.shards.settings.cpu_allocation import CpuCount, CpuRange, parse_cpu_allocation
 from borzoi.shards.settings.errors import ConfigError
 from borzoi.shards.settings.kinds import SERVER_DEFAULT
+from borzoi.shards.settings.open_doors import open_doors
 from borzoi.shards.settings.schema import Config, Limits, archives
 
 POOL_SIZE_MIN: Final = 512 * MIB
@@ -228,10 +229,17 @@ def _nodes(config: Config, _available: Sequence[int]) -> Iterator[str]:
                 taken.add((other.ip, transport, port))
 
 
-def _metrics_address(config: Config, _available: Sequence[int]) -> Iterator[str]:
-    address = parse_address(config.metrics.address)
-    if config.tcp.enabled and address.port and address == parse_address(config.tcp.address):
-        yield f"metrics.address is {config.metrics.address} like tcp.address: needs one of its own"
+def _http_metrics(config: Config) -> bool:
+    return config.http.enabled and config.http.metrics.enabled
+
+
+def _addresses(config: Config, _available: Sequence[int]) -> Iterator[str]:
+    taken: dict[Address, str] = {}
+    for name, text in open_doors(config).items():
+        address = parse_address(text)
+        if address.port and address in taken:
+            yield f"{name}.address is {text} like {taken[address]}.address: needs one of its own"
+        taken.setdefault(address, name)
 
 
 SWITCHES: Final[dict[str, Callable[[Config], bool]]] = {
@@ -242,7 +250,7 @@ SWITCHES: Final[dict[str, Callable[[Config], bool]]] = {
     "message_saver": attrgetter("message_saver.enabled"),
     "personal_access_token.cleaner": attrgetter("personal_access_token.cleaner.enabled"),
     "heartbeat": attrgetter("heartbeat.enabled"),
-    "http.metrics": attrgetter("metrics.enabled"),
+    "http.metrics": lambda config: config.metrics.enabled or _http_metrics(config),
     "http": attrgetter("http.enabled"),
     "telemetry": attrgetter("telemetry.enabled"),
     POOL: attrgetter(f"{POOL}.enabled"),
@@ -250,6 +258,8 @@ SWITCHES: Final[dict[str, Callable[[Config], bool]]] = {
     "metrics": attrgetter("metrics.enabled"),
 }
 """Rules of a part that is switched off do not count; the first prefix of a key decides."""
+
+LIMITS_IN_NUMBERS: Final = tuple(name for name in Limits.__struct_fields__ if name != "plain_login")
 
 RULES: Final[tuple[Rule | Compared | Several, ...]] = (
     _above_zero("data_maintenance.archiver.interval"),
@@ -325,14 +335,14 @@ RULES: Final[tuple[Rule | Compared | Several, ...]] = (
         range(1, SERIES_MAX + 1).__contains__,
         f"a number of 1 to {SERIES_MAX}",
     ),
-    Several("metrics.address", _metrics_address),
+    Several("", _addresses),
     Rule(
         "limits.heartbeat_timeout",
         lambda timeout: timeout == 0 or timeout >= HEARTBEAT_TIMEOUT_MIN,
         f"at least {format_duration(HEARTBEAT_TIMEOUT_MIN)}, workers beat once a second",
         format_duration,
     ),
-    *(_above_zero(f"limits.{name}") for name in Limits.__struct_fields__),
+    *(_above_zero(f"limits.{name}") for name in LIMITS_IN_NUMBERS),
     Compared("limits.login_backoff_min", "limits.login_backoff_max", format_duration),
     Rule(
         "limits.frame_size_max",

@@ -243,6 +243,9 @@ class Supervisor:
         if "websocket" in doors:
             scheme = "wss" if "websocket" in self._spawner.certificates else "ws"
             LOG.info("WebSocket is at %s://%s", scheme, doors["websocket"])
+        if "http" in doors:
+            scheme = "https" if "http" in self._spawner.certificates else "http"
+            LOG.info("HTTP is at %s://%s", scheme, doors["http"])
         if "metrics" in doors:
             self._tell_metrics(doors["metrics"])
 

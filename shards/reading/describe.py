@@ -120,6 +120,10 @@ class Describer:
             for number in range(run.count)
         ]
 
+    def published_at(self, slot: int) -> Published:
+        """The figures that lie in a slot of the board, of whichever partition they are."""
+        return self._readers.published(slot)
+
     def published(self, run: Run, number: int) -> Published:
         """The figures of one partition of a run, counted from the run's first."""
         published = self._readers.published(run.first_slot + number)

@@ -26,6 +26,7 @@ from borzoi.shards.ports.requests import (
 )
 from borzoi.shards.reading.readers import PartitionReaders, SegmentReplaced
 from borzoi.shards.rings.requests import Append, Done, Request, Serve
+from borzoi.shards.web.revocations import Revocations, Revoke, Revoked
 
 
 def ring_table(
@@ -43,6 +44,7 @@ def ring_table(
     readers: PartitionReaders,
     upkeep: Upkeep,
     figures: Figures,
+    revocations: Revocations,
 ) -> dict[type[Request], Serve]:
     """Every kind of request that this shard answers, now or later."""
 
@@ -68,9 +70,11 @@ def ring_table(
         TellReadHits: caches.serve,
         TellUpkeep: upkeep.serve,
         TellFigures: figures.serve,
+        Revoked: revocations.serve_revoked,
     }
     if writing is not None:  # shard 0
         table[Propose] = writing.serve
+        table[Revoke] = revocations.serve_revoke
         table |= dict.fromkeys(OF_MEMBERS, groups.serve)
         table[TellMembers] = groups.serve_members
     return table

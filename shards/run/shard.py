@@ -70,7 +70,7 @@ from borzoi.shards.ports.reads import Reads
 from borzoi.shards.ports.requests import CheckIndex, Owned
 from borzoi.shards.reading.describe import Describer
 from borzoi.shards.reading.readers import SegmentReplaced
-from borzoi.shards.rings.gather import Gather
+from borzoi.shards.rings.gather import Gather, answers
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.run.memory import ShardMemory
 from borzoi.shards.run.ring_table import ring_table
@@ -82,11 +82,16 @@ from borzoi.shards.upkeep.archive_store import open_store
 from borzoi.shards.upkeep.archiver import Archiver
 from borzoi.shards.upkeep.compression import Compressing, InForce, in_force, low_priority_thread
 from borzoi.shards.upkeep.retention import Cleaner
+from borzoi.shards.web.door import HttpApi, WebSettings
+from borzoi.shards.web.revocations import Revocations
 from borzoi.shards.websocket.rules import websocket_rules
 from borzoi.shares import ShareFigures, Shares
 from borzoi.storage.retention import Protection
 
 LOG: Final = logging.getLogger(__name__)
+
+REVOKED_KEPT_S: Final = 300
+"""So long a withdrawn access token is remembered after its end."""
 
 
 class RepeatedWork(Protocol):
@@ -188,6 +193,7 @@ class Shard:
         self._upkeep = Upkeep(spec.shard, self._upkeep_stats, gather)
         figures = Figures(spec.shard, self._own_figures, gather, tasks)
         self._http_counts = HttpCounts()
+        self.revocations = self._new_revocations()
         self.ring_table = ring_table(
             self._appends,
             self._owners,
@@ -203,6 +209,7 @@ class Shard:
             storage.readers,
             self._upkeep,
             figures,
+            self.revocations,
         )
         self.cluster = Cluster(config, spec.follower)
         services = self._new_services()
@@ -223,7 +230,11 @@ class Shard:
         self._share("before_login", self.listener.places.before_login)
         self.archiver = self._new_archiver() if archives(config) else None
         self.compressing = self._new_compressing()
-        self.metrics_door = self._new_metrics_door(figures)
+        exposition = self._new_exposition(figures)
+        self.metrics_door = HttpDoor(
+            loop, tasks, config.http.metrics.endpoint, exposition.text, self._http_counts
+        )
+        self.web = self._new_web(services, exposition)
 
     # What it is made of.
 
@@ -360,9 +371,22 @@ class Shard:
         storage.repairing.on_repaired = compressing.repaired
         return compressing
 
-    def _new_metrics_door(self, figures: Figures) -> HttpDoor:
+    def _new_revocations(self) -> Revocations:
+        storage, peers = self._storage, self._peers
+        return Revocations(
+            self._spec.shard,
+            storage.layout.revoked_tokens,
+            storage.files,
+            self._tasks,
+            lambda request, done: peers.ask(METADATA_SHARD, request, done),
+            lambda request: answers(peers, request),
+            ThreadPoolExecutor(1, "tokens"),
+            REVOKED_KEPT_S + int(seconds(self._config.http.jwt.clock_skew)),
+        )
+
+    def _new_exposition(self, figures: Figures) -> Exposition:
         settings = self._config.metrics
-        exposition = Exposition(
+        return Exposition(
             figures,
             self.metadata,
             self._describer,
@@ -373,13 +397,20 @@ class Shard:
             names=settings.names,
             rows_max=settings.series_max,
         )
-        return HttpDoor(
+
+    def _new_web(self, services: Services, exposition: Exposition) -> HttpApi:
+        config = self._config
+        web = HttpApi(
             self._loop,
-            self._tasks,
-            self._config.http.metrics.endpoint,
+            services,
+            WebSettings(config.http, affordable(config.limits), self._storage.layout.jwt_key),
+            self.revocations,
             exposition.text,
             self._http_counts,
         )
+        self._share("http_connections", web.connections.places.shares)
+        self._share("http_bodies", web.bodies)
+        return web
 
     def periodic_work(self) -> list[RepeatedWork]:
         """What is done now and then as long as the shard serves, if it is wanted."""

@@ -48,6 +48,7 @@ from borzoi.shards.run.first_boot import open_metadata
 from borzoi.shards.run.memory import ShardMemory
 from borzoi.shards.run.shard import Shard
 from borzoi.shards.run.storage import ShardStorage
+from borzoi.shards.settings.errors import ConfigError
 from borzoi.shards.settings.schema import TcpSocket
 from borzoi.storage.wal import WalDamaged
 
@@ -202,9 +203,10 @@ class Worker:
         listeners: dict[str, Listen] = {
             "tcp": partial(self._listen_at, "tcp", self._config.tcp.socket),
             "websocket": partial(self._listen_at, "websocket", TcpSocket()),
+            "http": self._shard.web.listen,
             "metrics": self._shard.metrics_door.listen,
         }
-        self._shard.listener.show(self._certificates)
+        self._show_certificates()
         self._is_listening = True
         doors = {
             name: await self._open_door(name, wanted[name], listeners[name]) for name in wanted
@@ -213,6 +215,10 @@ class Worker:
         # The supervisor watches from now on, and the slowest shard may have taken minutes.
         self._memory.control.beat(time.monotonic_ns())
         self.tell(Event("listening", doors))
+
+    def _show_certificates(self) -> None:
+        self._shard.listener.show(self._certificates)
+        self._shard.web.show(self._certificates)
 
     async def _listen_at(self, door: str, options: TcpSocket, address: str) -> str:
         return await self._shard.listener.listen(door, address, options)
@@ -228,6 +234,8 @@ class Worker:
             if is_first and (name == "metrics" or not self._spec.shares_port):
                 check_port_is_free(address)
             return await listen(address)
+        except ConfigError as error:
+            raise CannotBoot(str(error)) from error
         except OSError as error:
             problem = (
                 f"cannot listen on {address}: {error};"
@@ -256,6 +264,7 @@ class Worker:
     def _tick(self) -> None:
         self._memory.control.beat(time.monotonic_ns())
         self._shard.listener.check_deadlines()
+        self._shard.web.check_deadlines()
         self._memory.pool.trim(IDLE_POOL_BYTES_MAX)
 
     def _save(self) -> None:
@@ -271,7 +280,7 @@ class Worker:
         elif order.order == "renew":
             self._certificates = read_shown(fds[0])
             if self._is_listening:
-                self._shard.listener.show(self._certificates)
+                self._show_certificates()
         else:
             assert order.order == "adopt", f"unknown order {order.order}"
             assert order.session is not None
@@ -292,6 +301,7 @@ class Worker:
     async def _stop(self) -> int:
         """Stop serving, bring everything to the disk, and note that it was a clean stop."""
         self._shard.listener.close()
+        await self._shard.web.close()
         self._shard.metrics_door.close()
         if self._shard.archiver is not None:
             self._shard.archiver.stop()

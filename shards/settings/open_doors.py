@@ -9,7 +9,7 @@ from typing import Final
 from borzoi.shards.settings.addresses import is_loopback
 from borzoi.shards.settings.schema import Config
 
-WITH_LOGIN: Final = ("tcp", "websocket")
+WITH_LOGIN: Final = ("tcp", "websocket", "http")
 """Doors through which a password may come."""
 
 DOORS: Final = (*WITH_LOGIN, "metrics")

@@ -51,6 +51,7 @@ ProtectUnread = Annotated[
 ClientAuth = Annotated[
     Literal["none", "optional", "required"], kinds.choice("none", "optional", "required")
 ]
+PlainLogin = Annotated[Literal["warn", "refuse"], kinds.choice("warn", "refuse")]
 JwtAlgorithm = Annotated[str, kinds.TEXT]
 CpuAllocationText = Annotated[str, kinds.CPU_ALLOCATION]
 
@@ -564,6 +565,8 @@ class Limits(Table, frozen=True, kw_only=True):
     consumers_per_partition_max  stored offsets of one partition; as many again of groups
     partitions_total_max         partitions of the whole broker (slots of the board)
     heartbeat_timeout            after which a silent worker is taken for stalled
+    plain_login                  passwords in clear over a listener that other hosts reach: "warn"
+                                 or "refuse"
     """
 
     frame_size_max: Size = 128 * MIB
@@ -594,6 +597,7 @@ class Limits(Table, frozen=True, kw_only=True):
     consumers_per_partition_max: U32 = 10_000
     partitions_total_max: U32 = 16_777_216
     heartbeat_timeout: Duration = 30 * SECOND
+    plain_login: PlainLogin = "warn"
 
 
 class Config(Table, frozen=True, kw_only=True):

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker import BrokerProcess, standing
+from tests.broker import HTTP, BrokerProcess, standing
 from tests.certificates import Authority
-from tests.conformance.official import AUTHORITY, TRANSPORTS
+from tests.conformance.official import AUTHORITY, TRANSPORTS, WITH_SESSIONS
 from tests.conftest import NewBroker
 from tests.ways import client_context, with_tls
+
+LARGE_BODIES = {"IGGY_HTTP_MAX_REQUEST_SIZE": "100 MB"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -40,13 +42,21 @@ def let_wires_through(broker: BrokerProcess) -> BrokerProcess:
 
 def is_encrypted(request: pytest.FixtureRequest) -> bool:
     callspec = getattr(request.node, "callspec", None)
-    transport = "tcp" if callspec is None else callspec.params.get("transport", "tcp")
+    params = {} if callspec is None else callspec.params
+    transport = params.get("transport", params.get("session_transport", "tcp"))
     return TRANSPORTS[transport].is_encrypted
+
+
+@pytest.fixture(params=WITH_SESSIONS)
+def session_transport(request: pytest.FixtureRequest) -> str:
+    """Every way to reach the broker that has sessions, and so groups."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="package")
 def plain_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with standing(tmp_path_factory.mktemp("conformance") / "data") as broker:
+    data = tmp_path_factory.mktemp("conformance") / "data"
+    with standing(data, {**HTTP, **LARGE_BODIES}) as broker:
         yield broker
 
 
@@ -72,6 +82,12 @@ def new_broker(new_broker: NewBroker, request: pytest.FixtureRequest, tmp_path: 
         return new_broker
     tls = encrypted_in(tmp_path)
     return lambda **settings: let_wires_through(new_broker(**{**tls, **settings}))
+
+
+@pytest.fixture
+def broker(new_broker: NewBroker) -> BrokerProcess:
+    """A started broker of this test alone."""
+    return new_broker(**HTTP)
 
 
 @pytest.fixture

@@ -10,15 +10,20 @@ from typing import Final, NamedTuple
 
 from apache_iggy import IggyClient, PollingStrategy, ReceiveMessage, SendMessage
 
+from borzoi.shards.web.failures import snake_case
 from tests.broker import BrokerProcess
+
+# The client waits this long before it dials a second time; its own default is five seconds.
+QUICK_RECONNECT: Final = "reestablish_after=50ms&reconnection_interval=50ms"
 
 
 class Way(NamedTuple):
-    """How a transport is reached: its table in the configuration, its URL scheme, TLS."""
+    """How a transport is reached: its table in the configuration, its URL, TLS."""
 
     door: str
     scheme: str
     is_encrypted: bool = False
+    options: str = QUICK_RECONNECT
 
 
 TRANSPORTS: Final = {
@@ -26,14 +31,17 @@ TRANSPORTS: Final = {
     "tls": Way("tcp", "iggy+tcp", is_encrypted=True),
     "ws": Way("websocket", "iggy+ws"),
     "wss": Way("websocket", "iggy+ws", is_encrypted=True),
+    "http": Way("http", "iggy+http", options="retries=3"),
 }
 
 AUTHORITY: Final = "authority.pem"
 """Beside the data directory of a broker with TLS: whom its clients are to trust."""
 
 
-# The client waits this long before it dials a second time; its own default is five seconds.
-QUICK_RECONNECT: Final = "reestablish_after=50ms&reconnection_interval=50ms"
+WITH_SESSIONS: Final = tuple(name for name in TRANSPORTS if name != "http")
+"""Transports with a session, and so with groups and logins by connection string. Over HTTP the
+client does not use the credentials of its connection string, and refuses to join a group."""
+
 POLL_COUNT: Final = 1000
 
 
@@ -57,9 +65,8 @@ def address_of(broker: BrokerProcess, transport: str) -> str:
 
 def client_for(broker: BrokerProcess, transport: str, credentials: str = "iggy:iggy") -> IggyClient:
     """A client that will log in by itself, also after a reconnect; not connected yet."""
-    _, scheme, is_encrypted = TRANSPORTS[transport]
+    _, scheme, is_encrypted, options = TRANSPORTS[transport]
     where = address_of(broker, transport)
-    options = QUICK_RECONNECT
     if is_encrypted:
         trusted = broker.data.parent / AUTHORITY
         options += f"&tls=true&tls_domain=localhost&tls_ca_file={trusted}"
@@ -70,7 +77,19 @@ async def connected(broker: BrokerProcess, transport: str) -> IggyClient:
     """A client that is logged in."""
     client = client_for(broker, transport)
     await client.connect()
+    if transport not in WITH_SESSIONS:
+        await client.login_user("iggy", "iggy")
     return client
+
+
+def says(name: str) -> str:
+    """A pattern for an error of the client, whatever the transport.
+
+    Over HTTP the client has one name for all that is not found, and else shows the body.
+    """
+    if name.endswith("NotFound"):
+        return f"{name}|^ResourceNotFound"
+    return f'{name}|"code\\\\":\\\\"{snake_case(name)}'
 
 
 async def new_topic(client: IggyClient, name: str, partitions_count: int = 1) -> str:

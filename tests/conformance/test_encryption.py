@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from apache_iggy import IggyClient, PollingStrategy
 
-from tests.broker import BrokerProcess
+from tests.broker import HTTP, BrokerProcess
 from tests.conformance.official import Received, connected, new_topic, poll, send
 from tests.conftest import NewBroker
 from tests.integration.launching import run_to_its_end
@@ -57,14 +57,14 @@ def restart(broker: BrokerProcess, settings: dict[str, str], *, kill: bool = Fal
         broker.kill()
     else:
         assert broker.stop() == 0
-    broker.settings = settings
+    broker.settings = {**HTTP, **settings}
     broker.start()
 
 
 @pytest.mark.parametrize("transport", ["tcp"])
 @pytest.mark.slow
 def test_on_for_new_data_killed_and_started_again(new_broker: NewBroker, transport: str) -> None:
-    broker = new_broker(**ON)
+    broker = new_broker(**HTTP, **ON)
     topic = "MARKER-topic"
     first, second = payloads("first"), payloads("second")
 
@@ -115,7 +115,7 @@ def test_switched_on_for_existing_data_and_off_again(
         "IGGY_SYSTEM_ENCRYPTION_ENABLED": "true",
         "IGGY_SYSTEM_ENCRYPTION_KEY_FILE": str(key_file),
     }
-    broker = new_broker()
+    broker = new_broker(**HTTP)
     topic = "topic"
     expected: list[bytes] = []
 
@@ -162,6 +162,6 @@ def test_switched_on_for_existing_data_and_off_again(
         assert reason in ended.stderr
         for secret in (KEY, OTHER_KEY, "hunter2"):
             assert secret not in ended.stdout + ended.stderr
-    broker.settings = OFF
+    broker.settings = {**HTTP, **OFF}
     broker.start()
     run(add("last"))

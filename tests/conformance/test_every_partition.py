@@ -7,7 +7,7 @@ import pytest
 from apache_iggy import IggyClient, PollingStrategy
 
 from borzoi.router.placement import pack_namespace, shard_of
-from tests.broker import BrokerProcess
+from tests.broker import HTTP, BrokerProcess
 from tests.conformance.official import Received, connected, new_topic, poll, send
 from tests.conftest import NewBroker
 
@@ -97,7 +97,7 @@ async def append_one(broker: BrokerProcess, transport: str, logs: Logs, text: by
 def test_everybody_reads_everything_before_and_after_stop_and_kill(
     new_broker: NewBroker, transport: str
 ) -> None:
-    broker = new_broker(IGGY_SYSTEM_SHARDING_CPU_ALLOCATION="2")
+    broker = new_broker(**HTTP, IGGY_SYSTEM_SHARDING_CPU_ALLOCATION="2")
     owners = {
         shard_of(pack_namespace(0, 0, partition_id), len(broker.workers()))
         for partition_id in range(PARTITIONS)

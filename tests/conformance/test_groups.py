@@ -21,7 +21,7 @@ from borzoi.protocol.commands.offsets import GetConsumerOffset
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
 from tests.broker import BrokerProcess
 from tests.conditions import until
-from tests.conformance.official import connected, new_topic, send
+from tests.conformance.official import WITH_SESSIONS, connected, new_topic, send
 from tests.wire import Wire
 
 GROUP = "readers"
@@ -29,6 +29,12 @@ TIMEOUT_S = 60.0
 QUICK = timedelta(milliseconds=1)
 SOON = timedelta(milliseconds=50)
 MESSAGES = [b"%d" % number for number in range(12)]
+
+
+@pytest.fixture(params=WITH_SESSIONS)
+def transport(request: pytest.FixtureRequest) -> str:
+    """Groups need a session."""
+    return str(request.param)
 
 
 async def consumer_of(client: IggyClient, name: str, **options: Any) -> IggyConsumer:

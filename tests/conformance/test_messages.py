@@ -7,7 +7,7 @@ import pytest
 from apache_iggy import PollingStrategy
 
 from tests.broker import BrokerProcess
-from tests.conformance.official import connected, new_topic, payloads, poll, send
+from tests.conformance.official import connected, new_topic, payloads, poll, says, send
 
 LARGEST_PAYLOAD = 64_000_000
 
@@ -92,13 +92,13 @@ def test_places_that_do_not_exist(
 ) -> None:
     async def check() -> None:
         client = await connected(standing_broker, transport)
-        with pytest.raises(RuntimeError, match="StreamIdNotFound"):
+        with pytest.raises(RuntimeError, match=says("StreamIdNotFound")):
             await send(client, name, 0, b"x")
         await client.create_stream(name)
-        with pytest.raises(RuntimeError, match="TopicIdNotFound"):
+        with pytest.raises(RuntimeError, match=says("TopicIdNotFound")):
             await send(client, name, 0, b"x")
         await client.create_topic(name, name, 1)
-        with pytest.raises(RuntimeError, match="PartitionNotFound"):
+        with pytest.raises(RuntimeError, match=says("PartitionNotFound")):
             await send(client, name, 1, b"x")
         await send(client, name, 0, b"x")
         assert await payloads(client, name, PollingStrategy.First()) == [b"x"]

@@ -7,7 +7,7 @@ import pytest
 from apache_iggy import IggyClient, PollingStrategy
 
 from tests.broker import BrokerProcess
-from tests.conformance.official import connected, new_topic, payloads, poll, send
+from tests.conformance.official import connected, new_topic, payloads, poll, says, send
 
 FIVE = [b"0", b"1", b"2", b"3", b"4"]
 FAR_FUTURE_US = 2**63
@@ -78,7 +78,7 @@ def test_an_empty_partition(
         assert await payloads(client, name, strategy(), 10, auto_commit=True) == []
         await send(client, name, 0, *FIVE)
         # The client itself refuses to ask for nothing.
-        with pytest.raises(RuntimeError, match="InvalidMessagesCount"):
+        with pytest.raises(RuntimeError, match=says("InvalidMessagesCount")):
             await payloads(client, name, strategy(), 0, auto_commit=True)
         # Nothing was returned, so nothing was committed.
         assert await payloads(client, name, PollingStrategy.Next()) == FIVE
@@ -173,13 +173,13 @@ def test_places_that_do_not_exist(
     async def check() -> None:
         client = await connected(standing_broker, transport)
         first = PollingStrategy.First()
-        with pytest.raises(RuntimeError, match="StreamIdNotFound"):
+        with pytest.raises(RuntimeError, match=says("StreamIdNotFound")):
             await payloads(client, name, first)
         await client.create_stream(name)
-        with pytest.raises(RuntimeError, match="TopicIdNotFound"):
+        with pytest.raises(RuntimeError, match=says("TopicIdNotFound")):
             await payloads(client, name, first)
         await client.create_topic(name, name, 1)
-        with pytest.raises(RuntimeError, match="PartitionNotFound"):
+        with pytest.raises(RuntimeError, match=says("PartitionNotFound")):
             await poll(client, name, 1, first)
 
     asyncio.run(check())

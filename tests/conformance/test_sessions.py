@@ -12,6 +12,7 @@ from tests.conformance.official import (
     connected,
     new_topic,
     payloads,
+    says,
     send,
 )
 
@@ -67,12 +68,29 @@ def test_log_in_by_connection_string(standing_broker: BrokerProcess, transport: 
 
 
 def test_wrong_password_in_a_connection_string(
-    standing_broker: BrokerProcess, transport: str
+    standing_broker: BrokerProcess, session_transport: str
 ) -> None:
     async def check() -> None:
-        client = client_for(standing_broker, transport, "iggy:wrong")
+        client = client_for(standing_broker, session_transport, "iggy:wrong")
         with pytest.raises(RuntimeError, match="InvalidCredentials"):
             await client.connect()
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("options", ["", "?retries=1", "?heartbeat_interval=1s&retries=3"])
+def test_log_in_and_out_over_http(standing_broker: BrokerProcess, name: str, options: str) -> None:
+    async def check() -> None:
+        where = address_of(standing_broker, "http")
+        client = IggyClient.from_connection_string(f"iggy+http://iggy:iggy@{where}{options}")
+        await client.connect()
+        await client.ping()
+        with pytest.raises(RuntimeError, match="Unauthenticated"):
+            await client.get_stream(name)
+        with pytest.raises(RuntimeError, match=says("InvalidCredentials")):
+            await client.login_user("iggy", "wrong")
+        await client.login_user("iggy", "iggy")
+        assert await client.get_stream(name) is None
 
     asyncio.run(check())
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.broker import BrokerProcess
-from tests.conformance.official import connected, new_topic, send
+from tests.conformance.official import connected, new_topic, says, send
 
 
 def test_what_is_missing_is_none(standing_broker: BrokerProcess, transport: str, name: str) -> None:
@@ -48,9 +48,9 @@ def test_twice_is_an_error(standing_broker: BrokerProcess, transport: str, name:
     async def check() -> None:
         client = await connected(standing_broker, transport)
         await new_topic(client, name)
-        with pytest.raises(RuntimeError, match="StreamNameAlreadyExists"):
+        with pytest.raises(RuntimeError, match=says("StreamNameAlreadyExists")):
             await client.create_stream(name)
-        with pytest.raises(RuntimeError, match="TopicNameAlreadyExists"):
+        with pytest.raises(RuntimeError, match=says("TopicNameAlreadyExists")):
             await client.create_topic(name, name, 1)
         # Names are compared byte by byte.
         await client.create_stream(name.upper())
@@ -108,7 +108,7 @@ def test_refused_topic_options(
     async def check() -> None:
         client = await connected(standing_broker, transport)
         await client.create_stream(name)
-        with pytest.raises(RuntimeError, match=error):
+        with pytest.raises(RuntimeError, match=says(error)):
             await client.create_topic(name, "topic", partitions_count, **options)
         assert await client.get_topic(name, "topic") is None
 
@@ -120,7 +120,7 @@ def test_a_topic_without_a_stream(
 ) -> None:
     async def check() -> None:
         client = await connected(standing_broker, transport)
-        with pytest.raises(RuntimeError, match="StreamIdNotFound"):
+        with pytest.raises(RuntimeError, match=says("StreamIdNotFound")):
             await client.create_topic(name, "topic", 1)
 
     asyncio.run(check())
@@ -145,7 +145,9 @@ def test_the_shortest_and_the_longest_name(
 def test_names_that_are_not_ascii(standing_broker: BrokerProcess, transport: str) -> None:
     async def check() -> None:
         client = await connected(standing_broker, transport)
-        name = await new_topic(client, f"Ströme/../и «темы»\n{transport}")
+        # Over HTTP the client puts a name into the path as it is, and a slash ends it.
+        wanted = "Ströme и «темы»" if transport == "http" else "Ströme/../и «темы»\n"
+        name = await new_topic(client, wanted + transport)
         topic = await client.get_topic(name, name)
         assert topic is not None
         assert topic.name == name

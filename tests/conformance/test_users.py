@@ -19,7 +19,7 @@ from borzoi.protocol.permissions import (
     UserStatus,
 )
 from tests.broker import BrokerProcess
-from tests.conformance.official import client_for, payloads, send
+from tests.conformance.official import WITH_SESSIONS, client_for, payloads, send
 from tests.topics import topic_of
 from tests.wire import Wire
 
@@ -46,6 +46,8 @@ def topic(root: Wire, name: str) -> str:
 async def limited(broker: BrokerProcess, transport: str) -> IggyClient:
     client = client_for(broker, transport, "limited:password")
     await client.connect()
+    if transport not in WITH_SESSIONS:
+        await client.login_user("limited", "password")
     return client
 
 
@@ -111,12 +113,14 @@ def test_one_who_is_removed_gets_nothing(
     asyncio.run(check())
 
 
-def test_personal_access_tokens(standing_broker: BrokerProcess, transport: str, root: Wire) -> None:
+def test_personal_access_tokens(
+    standing_broker: BrokerProcess, session_transport: str, root: Wire
+) -> None:
     token = root.ask(CreatePersonalAccessToken("official", 0)).token
     try:
 
         async def check() -> None:
-            client = client_for(standing_broker, transport, token)
+            client = client_for(standing_broker, session_transport, token)
             await client.connect()
             assert await client.get_stream("there is none") is None
 

@@ -1,8 +1,8 @@
 """A directory that looks like a fresh clone, and the broker that a reader starts in it.
 
 Everything in it is a link, so `./borzoi` is the real launcher and data lies in a directory of the
-test's own. The broker listens on port 0; where a page says 127.0.0.1:8090 the real address is put
-in.
+test's own. The broker listens on port 0; where a page says 127.0.0.1:8090, or :3000 for
+HTTP, the real address is put in.
 """
 
 import os
@@ -18,6 +18,7 @@ from tests.clients.wheels import WHEELS, need
 from tests.tidy.repository import LEFT_OUT, ROOT
 
 WRITTEN_ADDRESS: Final = "127.0.0.1:8090"
+WRITTEN_HTTP_ADDRESS: Final = "127.0.0.1:3000"
 SERVE: Final = "./borzoi serve"
 TIMEOUT_S: Final = 120.0
 INSTALL_TIMEOUT_S: Final = 600.0
@@ -50,6 +51,7 @@ class Checkout:
         self._environment = {**kept, "BORZOI_VENV": sys.prefix}
         self._broker: subprocess.Popen[bytes] | None = None
         self._address = WRITTEN_ADDRESS
+        self._http_address = WRITTEN_HTTP_ADDRESS
         # Installs, if what the environment was made from has changed since.
         self._run(["./borzoi", "--version"], timeout_s=INSTALL_TIMEOUT_S)
 
@@ -89,7 +91,8 @@ class Checkout:
             return ready.exists()
 
         wait_for(is_ready)
-        self._address = tomllib.loads(ready.read_text())["tcp"]["address"]
+        bound = tomllib.loads(ready.read_text())
+        self._address, self._http_address = bound["tcp"]["address"], bound["http"]["address"]
         self._environment["BORZOI_SERVER"] = f"iggy://iggy:iggy@{self._address}"
 
     def stop(self) -> int | None:
@@ -106,7 +109,8 @@ class Checkout:
             raise
 
     def _with_address(self, text: str) -> str:
-        return text.replace(WRITTEN_ADDRESS, self._address)
+        text = text.replace(WRITTEN_ADDRESS, self._address)
+        return text.replace(WRITTEN_HTTP_ADDRESS, self._http_address)
 
     def _run(self, command: list[str], timeout_s: float = TIMEOUT_S) -> str:
         done = subprocess.run(

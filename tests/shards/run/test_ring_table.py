@@ -20,7 +20,7 @@ GENERATION = (1 << 32) - 1
 
 
 def whole_table(*, writing: Any) -> dict[type[Request], Any]:
-    before, after = [MagicMock()] * 5, [MagicMock()] * 8
+    before, after = [MagicMock()] * 5, [MagicMock()] * 9
     parts: Any = (*before, writing, *after)
     return ring_table(*parts)
 
@@ -80,7 +80,8 @@ def test_numbers_of_kinds_are_small_and_differ() -> None:
 def test_only_shard_0_is_asked_to_write_and_about_members() -> None:
     missing = set(KINDS) - set(whole_table(writing=None))
     assert {kind.__name__ for kind in missing} == {
-        "Arrived", "Gone", "Join", "Leave", "Moving", "Propose", "Released", "TellMembers",
+        "Arrived", "Gone", "Join", "Leave", "Moving", "Propose", "Released", "Revoke",
+        "TellMembers",
     }  # fmt: skip
 
 

@@ -1,0 +1,167 @@
+"""The connections of HTTP clients: how many, from where, and how long each may take.
+
+The library parses requests and writes responses; here is what it does not bound: how long a head
+may take, how long a peer may leave its answer unread, and how many connections there are.
+
+Always: each connection counts for the user of its last request, before that for its address, by
+the same rules as on other doors (admission/places.py).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aiohttp import web
+
+from borzoi.shards.admission.places import ConnectionPlaces
+from borzoi.shards.identity.origins import host_of, origin_of
+from borzoi.shards.settings.addresses import format_address
+from borzoi.shards.web.limits import (
+    HEAD_TIME_MAX_S,
+    HEADER_SIZE_MAX,
+    HEADERS_MAX,
+    IDLE_TIME_MAX_S,
+    LINE_SIZE_MAX,
+    LINGER_TIME_S,
+    WRITE_STALL_MAX_S,
+)
+
+LOG: Final = logging.getLogger(__name__)
+
+LIBRARY_LOG: Final = logging.getLogger("borzoi.shards.web.library")
+# What peers get wrong is answered, and what goes wrong here is logged by the door.
+LIBRARY_LOG.setLevel(logging.CRITICAL + 1)
+
+Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class HttpConnection(web.RequestHandler):
+    """One connection, as the library serves it, with the times at which it began to wait."""
+
+    __slots__ = (
+        "_pool", "address", "ended", "head_since", "in_request", "stalled_at", "stalled_since",
+        "user_id",
+    )  # fmt: skip
+
+    def __init__(self, pool: "Connections", server: web.Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._pool = pool
+        self.address = ""
+        self.user_id: int | None = None
+        self.in_request = False
+        self.head_since: float | None = None
+        self.stalled_at = 0
+        self.stalled_since: float | None = None
+        self.ended = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in work."""
+        return not self.in_request
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place; without one the connection ends at once."""
+        peer = transport.get_extra_info("peername")
+        self.address = format_address(*peer[:2]) if peer else ""
+        super().connection_made(transport)
+        if not self._pool.opened(self):
+            self.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Give the place back."""
+        self.ended = True
+        self._pool.lost(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Note when a head begins, and leave the rest to the library."""
+        if not self.in_request and self.head_since is None:
+            self.head_since = self._pool.now()
+        super().data_received(data)
+
+    def begins(self) -> None:
+        """A request is in work."""
+        self.in_request = True
+        self.head_since = None
+
+    def ends(self) -> None:
+        """Its answer is about to be written."""
+        self.in_request = False
+
+    def abort(self) -> None:
+        """Drop the connection and what is not sent yet."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def is_late(self, now: float) -> str | None:
+        """Why this connection has to go, if it has to."""
+        if self.head_since is not None and now - self.head_since > HEAD_TIME_MAX_S:
+            return f"did not send the whole head of a request within {HEAD_TIME_MAX_S:.0f} s"
+        transport = self.transport
+        unsent = 0 if transport is None else transport.get_write_buffer_size()
+        if unsent == 0 or unsent != self.stalled_at:
+            self.stalled_at, self.stalled_since = unsent, now
+        elif self.stalled_since is not None and now - self.stalled_since > WRITE_STALL_MAX_S:
+            return f"took nothing of its answer for {WRITE_STALL_MAX_S:.0f} s"
+        return None
+
+
+class Connections(web.Server):
+    """Makes connections and knows the open ones."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handle: Handle,
+        places: ConnectionPlaces[HttpConnection],
+        on_refused: Callable[[], None],
+    ) -> None:
+        super().__init__(
+            handle,
+            loop=loop,
+            access_log=None,
+            logger=LIBRARY_LOG,
+            auto_decompress=False,
+            keepalive_timeout=IDLE_TIME_MAX_S,
+            lingering_time=LINGER_TIME_S,
+            max_line_size=LINE_SIZE_MAX,
+            max_field_size=HEADER_SIZE_MAX,
+            max_headers=HEADERS_MAX,
+        )
+        self.places = places
+        self.now = loop.time
+        self._on_refused = on_refused
+        self._open: set[HttpConnection] = set()
+
+    def __call__(self) -> HttpConnection:
+        """A connection that is about to open."""
+        return HttpConnection(self, self, loop=self._loop, **self._kwargs)
+
+    def opened(self, connection: HttpConnection) -> bool:
+        """Whether there is room for one more, if need be because another one gives way."""
+        origin = origin_of(host_of(connection.address))
+        if not self.places.admits(origin):
+            self._on_refused()
+            return False
+        if (leaving := self.places.giving_way()) is not None:
+            leaving.abort()
+        self._open.add(connection)
+        self.places.add(connection, connection, origin)
+        return True
+
+    def lost(self, connection: HttpConnection) -> None:
+        """A connection has ended; its place is free."""
+        if connection in self._open:
+            self._open.discard(connection)
+            self.places.remove(connection)
+
+    def check_deadlines(self) -> None:
+        """Drop connections that keep us waiting too long, and count who is logged in."""
+        self.places.settle()
+        now = self.now()
+        for connection in list(self._open):
+            reason = connection.is_late(now)
+            if reason is not None:
+                LOG.info("closed the HTTP connection of %s: it %s", connection.address, reason)
+                connection.abort()

@@ -1,0 +1,103 @@
+"""Messages as bytes, in and out: as they are stored, without base64 and without work per message.
+
+A body of `application/octet-stream` is whole messages back to back: each 64 bytes of header, its
+payload, its user headers (docs/HTTP.md draws them). `count` says how many; the compiled loops of
+the wire check them where they lie. What a poll returns so can be sent so.
+
+`application/x-ndjson` is one message per line, as the objects of a JSON send are.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from borzoi.protocol.batch import MESSAGE_HEADER_SIZE, check_sent_batch, sent_index
+from borzoi.protocol.edges import uncut
+from borzoi.protocol.errors import InvalidKeyValueLength, InvalidMessagesCount, InvalidMessagesSize
+from borzoi.protocol.identifiers import (
+    NAME_SIZE_MAX,
+    Balanced,
+    MessagesKey,
+    PartitionId,
+    Partitioning,
+)
+from borzoi.shards.web.bodies import MessageBody, SendQuery
+from borzoi.shards.web.failures import plain
+from borzoi.shards.web.limits import PIECE_SIZE
+from borzoi.shards.web.message_json import message_at
+
+OCTETS: Final = "application/octet-stream"
+LINES: Final = "application/x-ndjson"
+LINE: Final = msgspec.json.Decoder(MessageBody)
+
+
+def partitioning_of(query: SendQuery) -> Partitioning:
+    """Which partition the query of a send names: by id, by a key in base64, or none."""
+    if query.partition_id is not None and query.key is not None:
+        raise plain(400, "partition_id and key: needs one of them at most")
+    if query.partition_id is not None:
+        return PartitionId(query.partition_id)
+    if query.key is None:
+        return Balanced()
+    try:
+        key = b64decode(query.key, validate=True)
+    except (binascii.Error, ValueError):
+        raise plain(400, "key is no base64") from None
+    if not 1 <= len(key) <= NAME_SIZE_MAX:
+        raise InvalidKeyValueLength(f"a key of {len(key)} bytes where 1 to {NAME_SIZE_MAX} fit")
+    return MessagesKey(key)
+
+
+def batch_of(data: bytes, count: int | None) -> tuple[bytearray, int]:
+    """A body of stored messages, checked; and how many they are."""
+    if count is None:
+        raise plain(400, "count is missing: needs the number of messages in the body")
+    # A message has at least its header: a count that cannot be true makes no index.
+    if not 1 <= count <= len(data) // MESSAGE_HEADER_SIZE:
+        raise InvalidMessagesCount(f"{count} messages in {len(data)} bytes")
+    batch = bytearray(data)
+    view = memoryview(batch)
+    try:
+        index = sent_index(view, count)
+    except (ValueError, IndexError) as error:
+        raise InvalidMessagesSize(f"{count} messages do not fit the body: {error}") from None
+    check_sent_batch(memoryview(index), view, count)
+    return batch, count
+
+
+def messages_of(data: bytes) -> list[MessageBody]:
+    """A body of lines. 422 if one does not fit, 400 if it is no JSON."""
+    try:
+        return LINE.decode_lines(data)
+    except msgspec.ValidationError as error:
+        raise plain(422, f"a line does not fit: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise plain(400, f"a line is no JSON: {error}") from None
+
+
+def lines_of(views: Sequence[memoryview]) -> Iterator[bytes]:
+    """Messages as lines of JSON, in pieces of about PIECE_SIZE or one message."""
+    parts: list[str] = []
+    size = 0
+    for view in uncut(views):
+        at = 0
+        while at < len(view):
+            text, at = message_at(view, at)
+            parts.append(text)
+            size += len(text)
+            if size >= PIECE_SIZE:
+                yield ("\n".join(parts) + "\n").encode()
+                parts.clear()
+                size = 0
+    if parts:
+        yield ("\n".join(parts) + "\n").encode()
+
+
+def pieces_of(views: Iterable[memoryview]) -> Iterator[memoryview]:
+    """Messages as they are stored, in slices of PIECE_SIZE, none of them copied."""
+    for view in views:
+        for start in range(0, len(view), PIECE_SIZE):
+            yield view[start : start + PIECE_SIZE]

@@ -1,0 +1,165 @@
+"""Reading on over HTTP: a poll that waits for messages, and a stream of server-sent events.
+
+    id: 17
+    data: {"header":{...},"payload":"...","user_headers":[]}
+
+A client that comes back says in Last-Event-ID what it has seen, and the stream goes on behind it.
+The token and the permission are looked at before every read, so a logout ends a stream as well.
+"""
+
+import asyncio
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from borzoi.protocol.edges import uncut
+from borzoi.protocol.errors import BrokerError
+from borzoi.quantities import parse_duration_us
+from borzoi.router.target import Target
+from borzoi.shards.web.arrivals import Arrivals
+from borzoi.shards.web.bodies import PollQuery, StreamQuery
+from borzoi.shards.web.connections import HttpConnection
+from borzoi.shards.web.exchange import Exchange, Outcome
+from borzoi.shards.web.failures import Failure, failure_of, plain
+from borzoi.shards.web.message_json import message_at
+from borzoi.shards.web.messages import Polled, poll_target, polled
+from borzoi.shards.web.tokens import InvalidToken, Tokens
+
+EVENTS: Final = "text/event-stream"
+WAIT_MAX_S: Final = 60.0
+"""The longest wait of one poll."""
+
+SILENCE_MAX_S: Final = 15.0
+"""A stream without messages says so this often, for proxies in between."""
+
+LOOK_INTERVAL_S: Final = 1.0
+"""So soon a stream notices that its client is gone, or that its token has ended."""
+
+EVENTS_AT_ONCE_MAX: Final = 100
+SILENCE: Final = b": nothing yet\n\n"
+
+
+class Streaming:
+    """Long polls and streams of one shard."""
+
+    def __init__(self, arrivals: Arrivals, tokens: Tokens, closing: asyncio.Event) -> None:
+        self._arrivals = arrivals
+        self._tokens = tokens
+        self._closing = closing
+
+    async def poll(self, one: Exchange, query: PollQuery) -> Polled:
+        """What a poll finds; one without messages waits for some as long as it asks to."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s(query.wait)
+        while True:
+            place = self._place(one, query)
+            found = await polled(one, query)
+            left = deadline - loop.time()
+            if found.slices.message_count or query.count == 0 or left <= 0 or self._is_over(one):
+                return found
+            await self._arrivals.wait(*place, min(left, LOOK_INTERVAL_S))
+
+    async def stream(self, one: Exchange) -> Outcome:
+        """Messages as events, until one side ends it."""
+        query = _first(one)
+        place = self._place(one, query)
+        # Errors of the first read are answered, those of a later one end the stream.
+        found = await polled(one, query)
+        response = web.StreamResponse(
+            headers={**one.headers, "Content-Type": EVENTS, "Cache-Control": "no-store"}
+        )
+        await response.prepare(one.request)
+        try:
+            await self._write_on(one, query, place, found, response)
+        except (BrokerError, Failure, InvalidToken) as error:
+            await response.write(_parting(error))
+        await response.write_eof()
+        return response
+
+    async def _write_on(
+        self,
+        one: Exchange,
+        query: PollQuery,
+        place: tuple[Target, int],
+        found: Polled,
+        response: web.StreamResponse,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        spoken_at = loop.time()
+        while not self._is_over(one):
+            if found.slices.message_count:
+                await response.write(_events(found))
+                last = found.slices.first_offset + found.slices.message_count
+                query = msgspec.structs.replace(query, kind="offset", value=last)
+                spoken_at = loop.time()
+            else:
+                if loop.time() - spoken_at > SILENCE_MAX_S:
+                    await response.write(SILENCE)
+                    spoken_at = loop.time()
+                await self._arrivals.wait(*place, LOOK_INTERVAL_S)
+            self._tokens.check_again(one.caller.claims)
+            place = self._place(one, query)
+            found = await polled(one, query)
+
+    def _place(self, one: Exchange, query: PollQuery) -> tuple[Target, int]:
+        """The partition, and the offset whose message ends a wait. Before the read it is for."""
+        target = poll_target(one, query.partition_id)
+        end = self._arrivals.end(target)
+        return target, max(end, query.value) if query.kind in ("offset", "o") else end
+
+    def _is_over(self, one: Exchange) -> bool:
+        connection = one.request.protocol
+        return self._closing.is_set() or (
+            isinstance(connection, HttpConnection) and connection.ended
+        )
+
+
+def wait_s(text: str) -> float:
+    """A duration of a query. 400 if it is none, or too long."""
+    if not text:
+        return 0.0
+    try:
+        waits_s = parse_duration_us(text) / 1_000_000
+    except ValueError:
+        raise plain(400, f'wait is {text!r}: needs a duration like "30s"') from None
+    if waits_s > WAIT_MAX_S:
+        raise plain(400, f"wait is {text!r}: needs at most {WAIT_MAX_S:.0f} s")
+    return waits_s
+
+
+def _first(one: Exchange) -> PollQuery:
+    query: StreamQuery = one.query
+    seen = one.request.headers.get("Last-Event-ID", "")
+    kind, value = query.kind, query.value
+    if seen:
+        if not (seen.isascii() and seen.isdigit() and len(seen) <= len(str(1 << 64))):
+            raise plain(400, f"Last-Event-ID is {seen[:64]!r}: needs the offset of an event")
+        kind, value = "offset", int(seen) + 1
+    return PollQuery(
+        consumer_id=query.consumer_id,
+        partition_id=query.partition_id,
+        kind=kind,
+        value=value,
+        count=EVENTS_AT_ONCE_MAX,
+        auto_commit=query.auto_commit,
+    )
+
+
+def _events(found: Polled) -> bytes:
+    parts: list[str] = []
+    offset = found.slices.first_offset
+    for view in uncut(found.slices.views):
+        at = 0
+        while at < len(view):
+            text, at = message_at(view, at)
+            parts.append(f"id: {offset}\ndata: {text}\n\n")
+            offset += 1
+    return "".join(parts).encode()
+
+
+def _parting(error: Exception) -> bytes:
+    if isinstance(error, InvalidToken):
+        return b'event: end\ndata: {"reason":"the token is not valid any more"}\n\n'
+    body = failure_of(error).body if isinstance(error, BrokerError) else b"{}"
+    return b"event: end\ndata: " + body + b"\n\n"
