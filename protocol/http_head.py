@@ -37,7 +37,7 @@ _ABSOLUTE: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _BARE_LF: Final = re.compile(rb"(?<!\r)\n")
 
 
-class Refused(Exception):
+class HttpRefused(Exception):
     """What cannot be served, by the status it is answered with."""
 
     def __init__(self, status: int) -> None:
@@ -61,7 +61,7 @@ class HttpHead(NamedTuple):
 
 
 def read_head(data: bytes | bytearray) -> HttpRequest | None:
-    """The request that begins `data`; None: more bytes are needed. Raises Refused."""
+    """The request that begins `data`; None: more bytes are needed. Raises HttpRefused."""
     found = read_whole_head(data)
     return None if found is None else found.request
 
@@ -72,11 +72,11 @@ def read_whole_head(data: bytes | bytearray) -> HttpHead | None:
     head = bytes(data[: HEAD_SIZE_MAX if end < 0 else end])
     # Such a head would never end, and its sender wait in vain.
     if _BARE_LF.search(head):
-        raise Refused(400)
+        raise HttpRefused(400)
     if end >= 0:
         return _parsed(head)
     if len(data) >= HEAD_SIZE_MAX:
-        raise Refused(431)
+        raise HttpRefused(431)
     return None
 
 
@@ -84,21 +84,21 @@ def _parsed(head: bytes) -> HttpHead:
     line, *fields = head.split(b"\r\n")
     parts = _LINE.fullmatch(line)
     if parts is None:
-        raise Refused(400)
+        raise HttpRefused(400)
     method, target, major, minor = parts.groups()
     if major != b"1":
-        raise Refused(505)
+        raise HttpRefused(505)
     named: dict[str, str] = {}
     hosts = 0
     for field in fields:
         found = _FIELD.fullmatch(field)
         if found is None:
-            raise Refused(400)
+            raise HttpRefused(400)
         name, value = found[1].decode("ascii").lower(), found[2].decode("latin-1").strip(" \t")
         named[name] = f"{named[name]}, {value}" if name in named else value
         hosts += name == "host"
     if hosts > 1 or (minor != b"0" and hosts == 0):
-        raise Refused(400)
+        raise HttpRefused(400)
     path = _ABSOLUTE.sub("", target.decode("ascii"), count=1).partition("?")[0]
     request = HttpRequest(method.decode("ascii"), path)
     return HttpHead(request, named, len(head) + len(HEAD_END))

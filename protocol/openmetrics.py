@@ -31,7 +31,7 @@ Row: TypeAlias = tuple[tuple[str | int, ...], float]
 """Values of the labels, and the figure."""
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What a figure means, and what its samples are called beyond their family."""
 
     GAUGE = "gauge"
@@ -41,14 +41,14 @@ class Kind(Enum):
     @property
     def suffix(self) -> str:
         """What follows the name of the family in each of its samples."""
-        return {Kind.GAUGE: "", Kind.COUNTER: "_total", Kind.INFO: "_info"}[self]
+        return {MetricKind.GAUGE: "", MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}[self]
 
 
 class Family(NamedTuple):
     """Figures of one name and meaning. Every row has one value for each label."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...]
     rows: Iterable[Row]

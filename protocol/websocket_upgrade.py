@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
-from borzoi.protocol.http_head import REASONS, HttpHead, Refused, read_whole_head
+from borzoi.protocol.http_head import REASONS, HttpHead, HttpRefused, read_whole_head
 
 PATH: Final = "/"
 VERSION: Final = "13"
@@ -54,7 +54,7 @@ def read_upgrade(data: bytes | bytearray, origins: Collection[str] | None) -> Up
     """
     try:
         head = read_whole_head(data)
-    except Refused as refused:
+    except HttpRefused as refused:
         return _refused(refused.status, "this is no HTTP request that can be understood")
     if head is None:
         return None

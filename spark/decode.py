@@ -37,7 +37,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
-class Place(NamedTuple):
+class MessageOrigin(NamedTuple):
     """Where messages come from, for the columns that say so."""
 
     stream: str
@@ -56,7 +56,7 @@ class _Laid(NamedTuple):
     stride: int | None  # the size of a message, if all have the same and payloads too
 
 
-def decode_run(run: Run, place: Place, schema: pa.Schema) -> list[pa.RecordBatch]:
+def decode_run(run: Run, place: MessageOrigin, schema: pa.Schema) -> list[pa.RecordBatch]:
     """The rows of a run, in batches of at most ROWS_MAX; the schema says which columns."""
     entries = np.frombuffer(run.entries, np.uint32).reshape(-1, WORDS_PER_ENTRY)
     ends: Numbers = entries[:, END_AT].astype(np.int64)
@@ -92,7 +92,7 @@ def _lay(messages: memoryview, ends: Numbers) -> _Laid:
     return _Laid(raw, starts, words, payload_sizes, header_sizes, size if is_regular else None)
 
 
-def _check_contiguous(laid: _Laid, first_offset: int, place: Place) -> None:
+def _check_contiguous(laid: _Laid, first_offset: int, place: MessageOrigin) -> None:
     offsets = laid.words[:, OFFSET]
     expected = np.arange(first_offset, first_offset + len(offsets), dtype=np.uint64)
     if not np.array_equal(offsets, expected):
@@ -103,7 +103,7 @@ def _check_contiguous(laid: _Laid, first_offset: int, place: Place) -> None:
         )
 
 
-def _batch(laid: _Laid, place: Place, schema: pa.Schema) -> pa.RecordBatch:
+def _batch(laid: _Laid, place: MessageOrigin, schema: pa.Schema) -> pa.RecordBatch:
     count = len(laid.starts)
     columns: list[pa.Array] = []
     for field in schema:

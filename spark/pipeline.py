@@ -47,7 +47,7 @@ FORMATS: Final = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": 
 
 
 @dataclass(frozen=True)
-class Place:
+class BrokerTopic:
     """The broker, as options of the format."""
 
     options: dict[str, str]
@@ -93,14 +93,14 @@ def place_of(
     username: str,
     password: str,
     token: str | None,
-) -> Place:
+) -> BrokerTopic:
     """Returns the topic with the options that reach it; a token wins over a password."""
     options = {"server": server}
     if token is not None:
         options["token"] = token
     elif "://" not in server:
         options |= {"username": username, "password": password}
-    return Place(options, *topic)
+    return BrokerTopic(options, *topic)
 
 
 @click.group(context_settings=HELP)
@@ -119,7 +119,7 @@ def pipeline() -> None:
 @click.option("--interval", default="5 seconds", show_default=True, help="Between batches.")
 @click.option("--rows-per-batch", type=click.IntRange(min=1), default=1_000_000, show_default=True)
 @click.option("--ignore-data-loss", is_flag=True, help="Go on where messages were deleted.")
-def to_files_command(place: Place, master: str, **how: Any) -> None:
+def to_files_command(place: BrokerTopic, master: str, **how: Any) -> None:
     """From a topic into Parquet, partitioned by topic and day, each message once."""
     count = with_spark(master, lambda spark: to_files(spark, place, say=say, **how))
     say(f"{count:,} rows written to {how['target']}")
@@ -136,7 +136,7 @@ def to_files_command(place: Place, master: str, **how: Any) -> None:
 )
 @click.option("--key", help="Column whose values choose the partition.")
 @click.option("--write-id", help="Names this write: repeated, it has the same message ids.")
-def to_topic_command(place: Place, master: str, **how: Any) -> None:
+def to_topic_command(place: BrokerTopic, master: str, **how: Any) -> None:
     """Parquet, CSV or JSON lines into a topic: rows become JSON, or their `payload` column."""
     count = with_spark(master, lambda spark: to_topic(spark, place, **how))
     say(f"{count:,} messages sent")
@@ -170,7 +170,7 @@ def error_line(error: Exception) -> str:
 
 def to_files(
     spark: "SparkSession",
-    place: Place,
+    place: BrokerTopic,
     *,
     target: str,
     say: Callable[[str], None],
@@ -294,7 +294,7 @@ def interrupt_noted() -> Iterator[Event]:
 
 def to_topic(
     spark: "SparkSession",
-    place: Place,
+    place: BrokerTopic,
     *,
     files: Sequence[str],
     file_format: str | None = None,

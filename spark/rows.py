@@ -59,12 +59,12 @@ class RowReading:
         """Returns the rows of a task as Arrow batches. Runs on an executor."""
         # Spark makes up a partition of its own where none was planned.
         if isinstance(task, RangeTask):
-            from borzoi.spark.decode import Place, decode_run
+            from borzoi.spark.decode import MessageOrigin, decode_run
 
             keep_freed_memory()
             schema = arrow_schema(self.columns, self.headers_as_structs)
             for one in task.ranges:
-                place = Place(task.stream.name, one.topic, one.partition)
+                place = MessageOrigin(task.stream.name, one.topic, one.partition)
                 for run in proved(self._runs(task.stream, one), one, self.polling):
                     yield from decode_run(run, place, schema)
 

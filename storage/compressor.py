@@ -46,7 +46,7 @@ class NotCompressed(Exception):
     """The segment stays as it is, for good: damaged, or not worth it."""
 
 
-class Stopped(Exception):
+class CompressionStopped(Exception):
     """The broker stops; the next start begins again."""
 
 
@@ -63,7 +63,7 @@ def compress_segment(
 ) -> int:
     """Write the temporary; return its size. Durable when it returns, but for its name.
 
-    OSError, NotCompressed or Stopped: then there is no temporary.
+    OSError, NotCompressed or CompressionStopped: then there is no temporary.
     """
     temporary = compressing_path(directory, segment.first_offset, codec)
     log = files.open(log_path(directory, segment.first_offset), os.O_RDONLY)
@@ -137,7 +137,7 @@ class _Job:
         of_index = xxhash.xxh3_64()
         while position < log.size:
             if self.is_stopped():
-                raise Stopped
+                raise CompressionStopped
             stored, count, entries, timestamp = self._next_block(position, offset, timestamp)
             of_index.update(entries)
             plain = self._decrypted(stored, offset, count)
@@ -175,7 +175,7 @@ class _Job:
                 raise NotCompressed(f"it cannot be read back: {written.damage}")
             for number in range(written.index.block_count):
                 if self.is_stopped():
-                    raise Stopped
+                    raise CompressionStopped
                 try:
                     plain = written.block(number)
                 except BlockDamaged as error:

@@ -58,7 +58,7 @@ class WalEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class LogEnd:
+class EntryPlace:
     """A place between two entries: its byte position, and the entry before it (0 for none)."""
 
     index: int
@@ -82,7 +82,7 @@ class PublishedLog(NamedTuple):
 NOTHING_PUBLISHED: Final = PublishedLog(0, 0, 0, 0)
 
 
-START: Final = LogEnd(0, 0)
+START: Final = EntryPlace(0, 0)
 
 
 class InvalidEntry(Exception):
@@ -134,7 +134,7 @@ def decode_entry(view: memoryview, position: int, end: int) -> tuple[WalEntry, i
 
 
 def read_entries(
-    files: Files, fd: int, start: LogEnd, end_position: int, *, name: Path
+    files: Files, fd: int, start: EntryPlace, end_position: int, *, name: Path
 ) -> Iterator[tuple[WalEntry, int]]:
     """The entries from `start` up to `end_position`, each with the position behind it.
 
@@ -170,7 +170,7 @@ def read_entries(
             )
 
 
-def log_start(files: Files, path: Path) -> LogEnd:
+def log_start(files: Files, path: Path) -> EntryPlace:
     """The place before the first entry of this log. START if there is none, or none that is whole.
 
     For that the caller need not know where the log ends: the first entry is always committed.
@@ -185,17 +185,17 @@ def log_start(files: Files, path: Path) -> LogEnd:
         files.close(fd)
 
 
-def start_of(files: Files, fd: int) -> LogEnd:
+def start_of(files: Files, fd: int) -> EntryPlace:
     """As log_start, of a log that is open."""
     begin = files.pread(fd, ENTRY_SIZE_MAX, 0)
     try:
         entry, _ = decode_entry(memoryview(begin), 0, len(begin))
     except InvalidEntry:
         return START
-    return LogEnd(entry.index - 1, 0)
+    return EntryPlace(entry.index - 1, 0)
 
 
-def place_behind(files: Files, fd: int, index: int, *, name: Path) -> LogEnd:
+def place_behind(files: Files, fd: int, index: int, *, name: Path) -> EntryPlace:
     """The place behind the entry of this index, found by reading the log from its start.
 
     All entries up to it must be committed; what follows is not looked at. WalDamaged if it is not
@@ -207,7 +207,7 @@ def place_behind(files: Files, fd: int, index: int, *, name: Path) -> LogEnd:
     size = files.size(fd)
     for entry, position in read_entries(files, fd, start, size, name=name):
         if entry.index == index:
-            return LogEnd(index, position)
+            return EntryPlace(index, position)
     raise WalDamaged(damage_text(name, size, index, "the file ends here"))
 
 

@@ -17,8 +17,8 @@ from borzoi.storage.wal import (
     INDEX,
     START,
     WINDOW_SIZE,
+    EntryPlace,
     InvalidEntry,
-    LogEnd,
     Unreadable,
     WalDamaged,
     damage_text,
@@ -48,7 +48,7 @@ class WalWriter:
     """
 
     def __init__(
-        self, files: Files, fd: int, path: Path, end: LogEnd, torn: TornTail | None
+        self, files: Files, fd: int, path: Path, end: EntryPlace, torn: TornTail | None
     ) -> None:
         self._files = files
         self._fd = fd
@@ -59,9 +59,9 @@ class WalWriter:
         self.torn: Final = torn
 
     @property
-    def end(self) -> LogEnd:
+    def end(self) -> EntryPlace:
         """What to publish once the last append is durable."""
-        return LogEnd(self.last_index, self.end_position)
+        return EntryPlace(self.last_index, self.end_position)
 
     @property
     def has_failed(self) -> bool:
@@ -97,7 +97,7 @@ class WalWriter:
             self._failure = f"an fdatasync failed ({error})"
             raise
 
-    def take_back(self, end: LogEnd) -> None:
+    def take_back(self, end: EntryPlace) -> None:
         """Cuts off the entries behind `end`, none of which may have been published yet.
 
         The caller is responsible for that: readers hold what was published.
@@ -138,7 +138,7 @@ class WalWriter:
 
 
 def open_wal(
-    path: Path, files: Files, *, after: LogEnd = START, published_position: int = 0
+    path: Path, files: Files, *, after: EntryPlace = START, published_position: int = 0
 ) -> WalWriter:
     """Open (or create) the log for its one writer, verify it behind `after`, cut a torn end.
 
@@ -170,7 +170,7 @@ def open_wal(
     return WalWriter(files, fd, path, end, torn)
 
 
-def find_end(files: Files, path: Path, start: LogEnd) -> tuple[LogEnd, TornTail | None]:
+def find_end(files: Files, path: Path, start: EntryPlace) -> tuple[EntryPlace, TornTail | None]:
     """Verify all entries from `start` on: the end of the log, and what open_wal would cut there.
 
     Changes nothing. WalDamaged where open_wal would refuse.
@@ -183,12 +183,12 @@ def find_end(files: Files, path: Path, start: LogEnd) -> tuple[LogEnd, TornTail 
 
 
 def _find_end(
-    files: Files, fd: int, path: Path, after: LogEnd, size: int, published_position: int
-) -> tuple[LogEnd, TornTail | None]:
+    files: Files, fd: int, path: Path, after: EntryPlace, size: int, published_position: int
+) -> tuple[EntryPlace, TornTail | None]:
     end = after
     try:
         for entry, position in read_entries(files, fd, after, size, name=path):
-            end = LogEnd(entry.index, position)
+            end = EntryPlace(entry.index, position)
     except Unreadable as error:
         if end.position < published_position or _later_entry_follows(files, fd, end, size):
             raise
@@ -196,7 +196,7 @@ def _find_end(
     return end, None
 
 
-def _later_entry_follows(files: Files, fd: int, end: LogEnd, size: int) -> bool:
+def _later_entry_follows(files: Files, fd: int, end: EntryPlace, size: int) -> bool:
     """Whether any byte behind `end` starts a valid entry that is newer than the last good one.
 
     The lengths in between cannot be trusted, so every position is tried. The index alone rules out

@@ -24,7 +24,7 @@ from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.repairs import cut_file
-from borzoi.storage.wal import START, LogEnd, WalDamaged, log_start
+from borzoi.storage.wal import START, EntryPlace, WalDamaged, log_start
 from borzoi.storage.wal_writer import find_end
 
 WITHOUT_KEY: Final = "encrypted, and no key was given: its checksums are right, no more is known"
@@ -102,7 +102,7 @@ def _compare(
     layout: DataLayout,
     newest: Snapshot,
     previous: Snapshot | None,
-    start: LogEnd,
+    start: EntryPlace,
     findings: Findings,
     files: Files,
     encryption: Encryption | None,
@@ -128,7 +128,7 @@ def _compare(
         )
 
 
-def _advance(copy: MetadataCopy, end: LogEnd) -> None:
+def _advance(copy: MetadataCopy, end: EntryPlace) -> None:
     try:
         copy.catch_up(end.index, end.position)
     finally:

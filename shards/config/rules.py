@@ -50,7 +50,7 @@ S3: Final = "data_maintenance.archiver.s3"
 POOL: Final = "system.memory_pool"
 
 
-class Rule(NamedTuple):
+class SettingRule(NamedTuple):
     """Says "<key> is <found>: needs <needs>" of a value that does not pass."""
 
     key: str
@@ -104,16 +104,16 @@ def _counts(key: str, config: Config) -> bool:
     return next((is_on(config) for part, is_on in SWITCHES.items() if key.startswith(part)), True)
 
 
-def _above_zero(key: str) -> Rule:
-    return Rule(key, bool, "more than zero")
+def _above_zero(key: str) -> SettingRule:
+    return SettingRule(key, bool, "more than zero")
 
 
-def _not_blank(key: str, needs: str) -> Rule:
-    return Rule(key, str.strip, needs, lambda _: "empty")
+def _not_blank(key: str, needs: str) -> SettingRule:
+    return SettingRule(key, str.strip, needs, lambda _: "empty")
 
 
-def _no_default(key: str, needs: str) -> Rule:
-    return Rule(key, bool, needs, lambda _: "the server default")
+def _no_default(key: str, needs: str) -> SettingRule:
+    return SettingRule(key, bool, needs, lambda _: "the server default")
 
 
 def _archives_to(config: Config, kind: str) -> bool:
@@ -261,12 +261,12 @@ SWITCHES: Final[dict[str, Callable[[Config], bool]]] = {
 
 LIMITS_IN_NUMBERS: Final = tuple(name for name in Limits.__struct_fields__ if name != "plain_login")
 
-RULES: Final[tuple[Rule | Compared | Several, ...]] = (
+RULES: Final[tuple[SettingRule | Compared | Several, ...]] = (
     _above_zero("data_maintenance.archiver.interval"),
     Several("system.backup.path", _backup_path),
     _not_blank(f"{S3}.bucket", "the name of a bucket"),
-    Rule(f"{S3}.endpoint", URL.match, "a URL that begins with http:// or https://"),
-    Rule(f"{S3}.prefix", _is_below_bucket, "a path below the bucket"),
+    SettingRule(f"{S3}.endpoint", URL.match, "a URL that begins with http:// or https://"),
+    SettingRule(f"{S3}.prefix", _is_below_bucket, "a path below the bucket"),
     Several(S3, _s3_login),
     _above_zero("data_maintenance.messages.interval"),
     _above_zero("message_saver.interval"),
@@ -274,17 +274,21 @@ RULES: Final[tuple[Rule | Compared | Several, ...]] = (
     _above_zero("personal_access_token.cleaner.interval"),
     _above_zero("heartbeat.interval"),
     _no_default("http.jwt.access_token_expiry", 'a duration or "none"'),
-    Rule("http.jwt.algorithm", JWT_ALGORITHMS.__contains__, f"one of {', '.join(JWT_ALGORITHMS)}"),
+    SettingRule(
+        "http.jwt.algorithm", JWT_ALGORITHMS.__contains__, f"one of {', '.join(JWT_ALGORITHMS)}"
+    ),
     Several("http.cors", _cors),
     _not_blank("telemetry.service_name", "text while telemetry is enabled"),
     _not_blank("telemetry.logs.endpoint", "text while telemetry is enabled"),
     _not_blank("telemetry.traces.endpoint", "text while telemetry is enabled"),
-    Rule("system.path", _is_own_directory, "a directory that is the broker's own"),
+    SettingRule("system.path", _is_own_directory, "a directory that is the broker's own"),
     Several("system", _directories),
     _above_zero("system.stop_timeout"),
     _not_blank("system.logging.level", 'a level like "info"'),
-    Rule("system.logging.retention", _is_a_second, "at least 1 s", "{} us".format),
-    Rule("system.logging.rotation_check_interval", _is_a_second, "at least 1 s", "{} us".format),
+    SettingRule("system.logging.retention", _is_a_second, "at least 1 s", "{} us".format),
+    SettingRule(
+        "system.logging.rotation_check_interval", _is_a_second, "at least 1 s", "{} us".format
+    ),
     Compared(
         "system.logging.max_file_size",
         "system.logging.max_total_size",
@@ -293,7 +297,7 @@ RULES: Final[tuple[Rule | Compared | Several, ...]] = (
     ),
     _above_zero("system.state.snapshot_entries"),
     _above_zero("system.state.snapshot_size"),
-    Rule(
+    SettingRule(
         "system.segment.size",
         lambda size: 0 < size <= SEGMENT_SIZE_MAX and size % SEGMENT_SIZE_STEP == 0,
         f"a multiple of {SEGMENT_SIZE_STEP} B up to {format_size(SEGMENT_SIZE_MAX)}",
@@ -309,19 +313,19 @@ RULES: Final[tuple[Rule | Compared | Several, ...]] = (
     ),
     _no_default("system.topic.message_expiry", 'a duration or "none"'),
     _above_zero("system.partition.messages_required_to_save"),
-    Rule(
+    SettingRule(
         "system.message_deduplication.max_entries",
         lambda entries: entries <= ENTRIES_MAX,
         f"at most {ENTRIES_MAX}, or 0 for that many",
     ),
     Several("system.encryption", _encryption),
-    Rule(
+    SettingRule(
         f"{POOL}.size",
         lambda size: size >= POOL_SIZE_MIN and size % POOL_SIZE_STEP == 0,
         f"a multiple of {POOL_SIZE_STEP} B of at least {format_size(POOL_SIZE_MIN)}",
         format_size,
     ),
-    Rule(
+    SettingRule(
         f"{POOL}.bucket_capacity",
         lambda capacity: capacity >= BUCKET_CAPACITY_MIN and capacity.bit_count() == 1,
         f"a power of two of at least {BUCKET_CAPACITY_MIN}",
@@ -329,14 +333,14 @@ RULES: Final[tuple[Rule | Compared | Several, ...]] = (
     Several(CPU_KEY, _cpus),
     _not_blank("cluster.name", "a name"),
     Several("cluster.node", _nodes),
-    Rule("http.metrics.endpoint", PATH.fullmatch, 'a path like "/metrics"'),
-    Rule(
+    SettingRule("http.metrics.endpoint", PATH.fullmatch, 'a path like "/metrics"'),
+    SettingRule(
         "metrics.series_max",
         range(1, SERIES_MAX + 1).__contains__,
         f"a number of 1 to {SERIES_MAX}",
     ),
     Several("", _addresses),
-    Rule(
+    SettingRule(
         "limits.heartbeat_timeout",
         lambda timeout: timeout == 0 or timeout >= HEARTBEAT_TIMEOUT_MIN,
         f"at least {format_duration(HEARTBEAT_TIMEOUT_MIN)}, workers beat once a second",
@@ -344,7 +348,7 @@ RULES: Final[tuple[Rule | Compared | Several, ...]] = (
     ),
     *(_above_zero(f"limits.{name}") for name in LIMITS_IN_NUMBERS),
     Compared("limits.login_backoff_min", "limits.login_backoff_max", format_duration),
-    Rule(
+    SettingRule(
         "limits.frame_size_max",
         lambda size: size <= FRAME_SIZE_MAX,
         f"at most the largest buffer, {format_size(FRAME_SIZE_MAX)}",
@@ -352,7 +356,7 @@ RULES: Final[tuple[Rule | Compared | Several, ...]] = (
     ),
     Compared("limits.control_frame_size_max", "limits.frame_size_max", format_size),
     Compared("limits.frame_size_max_before_login", "limits.control_frame_size_max", format_size),
-    Rule(
+    SettingRule(
         "limits.response_size_max",
         lambda size: size <= RESPONSE_SIZE_MAX,
         f"at most what the length field holds, {format_size(RESPONSE_SIZE_MAX)}",

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from borzoi import __version__
 from borzoi.protocol.codes import Code
 from borzoi.protocol.payload import U32
-from borzoi.shards.faults.in_work import Request
+from borzoi.shards.faults.in_work import RequestInWork
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Death(NamedTuple):
     pid: int
     number: int  # of the signal
     lived_s: float
-    request: Request | None
+    request: RequestInWork | None
     trace: str
 
 
@@ -89,7 +89,7 @@ def describe(death: Death, now_s: float) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _lines_of(request: Request | None) -> list[str]:
+def _lines_of(request: RequestInWork | None) -> list[str]:
     if request is None:
         return ["no request of a client was begun and not ended"]
     try:
@@ -110,7 +110,7 @@ def _lines_of(request: Request | None) -> list[str]:
     return lines
 
 
-def _shown(request: Request) -> bytes | None:
+def _shown(request: RequestInWork) -> bytes | None:
     """Returns the bytes that a report may show; None if none. Of a batch only where it goes."""
     if request.code in SECRET_CODES:
         return None

@@ -43,7 +43,7 @@ HEAD_SIZE_MAX: Final = 3072
 MEMORY_SIZE: Final = COPY_AT + HEAD_SIZE_MAX
 
 
-class Request(NamedTuple):
+class RequestInWork(NamedTuple):
     """What is known of a request after the death of its worker."""
 
     code: int
@@ -75,7 +75,7 @@ class InWork:
         self.words[REQUEST] = COPIED | user
 
 
-def read_in_work(words: memoryview, arena_fd: int, arena_size: int) -> Request | None:
+def read_in_work(words: memoryview, arena_fd: int, arena_size: int) -> RequestInWork | None:
     """What a dead worker had in work."""
     where, user = words[REQUEST] & WHERE_MASK, words[REQUEST] >> WHERE_BITS
     user_id = user - 1 if user else None
@@ -85,7 +85,7 @@ def read_in_work(words: memoryview, arena_fd: int, arena_size: int) -> Request |
         found = words.cast("B")
         length, code = REQUEST_HEADER.unpack_from(found, COPIED_AT)
         head = bytes(found[COPY_AT : COPY_AT + min(length, HEAD_SIZE_MAX)])
-        return Request(code, length, head, user_id)
+        return RequestInWork(code, length, head, user_id)
     return _read_arena(where, arena_fd, arena_size, user_id, None)
 
 
@@ -95,7 +95,7 @@ def asking_shard(words: memoryview) -> int | None:
     return shard - 1 if shard else None
 
 
-def read_asked(words: memoryview, arena_fd: int, arena_size: int) -> Request | None:
+def read_asked(words: memoryview, arena_fd: int, arena_size: int) -> RequestInWork | None:
     """Returns the request of a client of another shard; its bytes lie in that shard's arena."""
     where = words[OF_PEER] & WHERE_MASK
     return _read_arena(where, arena_fd, arena_size, None, asking_shard(words))
@@ -103,11 +103,11 @@ def read_asked(words: memoryview, arena_fd: int, arena_size: int) -> Request | N
 
 def _read_arena(
     where: int, arena_fd: int, arena_size: int, user_id: int | None, asked_by: int | None
-) -> Request | None:
+) -> RequestInWork | None:
     if not REQUEST_HEADER.size <= where <= arena_size:
         return None
     header = os.pread(arena_fd, REQUEST_HEADER.size, where - REQUEST_HEADER.size)
     framed, code = REQUEST_HEADER.unpack(header)
     length = max(0, framed - CODE_SIZE)
     head = os.pread(arena_fd, min(length, HEAD_SIZE_MAX), where)
-    return Request(code, length, head, user_id, asked_by)
+    return RequestInWork(code, length, head, user_id, asked_by)

@@ -11,20 +11,20 @@ from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.metadata.state import Stream, Topic
 
 
-class Member(Connected, Protocol):
+class GroupCaller(Connected, Protocol):
     """A session, with its turns in the groups it has joined."""
 
     turns: Turns
 
 
-def require_registered(services: Services, caller: Member) -> None:
+def require_registered(services: Services, caller: GroupCaller) -> None:
     """StaleClient for a session that does not count as connected any more."""
     if not services.clients.is_registered(caller):
         raise StaleClient(f"client {caller.client_id} is not registered any more")
 
 
 def membership(
-    services: Services, caller: Member, stream: Stream, topic: Topic, identifier: Identifier
+    services: Services, caller: GroupCaller, stream: Stream, topic: Topic, identifier: Identifier
 ) -> Share:
     """What the session holds in the group; StaleClient, no such group, no member, in this order."""
     require_registered(services, caller)

@@ -68,7 +68,7 @@ class Row(NamedTuple):
     until: float
 
 
-class Address(NamedTuple):
+class AddressFailures(NamedTuple):
     """What was counted of an address, and what time has left of it at `last`."""
 
     failures: int
@@ -94,7 +94,7 @@ class LoginFailures:
         self._clock = clock
         self._pairs: OrderedDict[int, Row] = OrderedDict()
         self._names: OrderedDict[int, Row] = OrderedDict()
-        self._addresses: OrderedDict[int, Address] = OrderedDict()
+        self._addresses: OrderedDict[int, AddressFailures] = OrderedDict()
         self._known: OrderedDict[int, float] = OrderedDict()
         pace = Pace(limits.slowed_per_second, limits.slowed_per_second)
         self._slowed = Paces[int](pace, limits.rows_max, clock)
@@ -173,21 +173,21 @@ class LoginFailures:
             for rows in (self._pairs, self._names, self._addresses, self._known, self._slowed)
         )
 
-    def _address(self, host: int, now: float) -> Address:
+    def _address(self, host: int, now: float) -> AddressFailures:
         found = self._addresses.get(host)
         if found is not None:
             level = found.level - (now - found.last) * self._worn_per_second
             if level > 0:
-                return Address(found.failures, level, now, found.is_slowed)
-        return Address(0, 0.0, now, is_slowed=False)
+                return AddressFailures(found.failures, level, now, found.is_slowed)
+        return AddressFailures(0, 0.0, now, is_slowed=False)
 
-    def _failed_from(self, host: int, now: float) -> Address:
+    def _failed_from(self, host: int, now: float) -> AddressFailures:
         before = self._address(host, now)
         level_max = self._limits.free_per_address
         level = min(before.level + 1, level_max)
         # A part of the first may have worn off since.
         is_slowed = before.is_slowed or level > level_max - 1
-        address = Address(before.failures + 1, level, now, is_slowed)
+        address = AddressFailures(before.failures + 1, level, now, is_slowed)
         self._put(self._addresses, host, address)
         return address
 

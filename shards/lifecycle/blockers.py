@@ -33,7 +33,7 @@ class Blocker(NamedTuple):
     consumer: int
 
 
-class Blocked(NamedTuple):
+class Blockage(NamedTuple):
     """How often that happened, and at which time, commit and segment it began."""
 
     target: Target
@@ -47,7 +47,7 @@ class Blockers:
     """The blockers of this shard's partitions."""
 
     def __init__(self) -> None:
-        self._found: dict[Blocker, Blocked] = {}
+        self._found: dict[Blocker, Blockage] = {}
         self._rarely = Rarely()
 
     def note(self, partition: OwnedPartition, segment: int, now_us: int) -> None:
@@ -65,7 +65,7 @@ class Blockers:
         elif len(self._found) >= BLOCKERS_MAX:
             del self._found[next(iter(self._found))]
         # Put in last: the one that was seen least lately is the first.
-        self._found[blocker] = Blocked(partition.target, times + 1, since_us, committed, segment)
+        self._found[blocker] = Blockage(partition.target, times + 1, since_us, committed, segment)
         if self._rarely.is_due((blocker.namespace, "kept"), now_us / 1e6):
             _warn(blocker, self._found[blocker])
 
@@ -103,7 +103,7 @@ def name_of(kind: ConsumerKind, consumer: int) -> str:
     return f"{'consumer group' if kind is ConsumerKind.GROUP else 'consumer'} {consumer}"
 
 
-def _still_blocks(blocker: Blocker, found: Blocked, partitions: Partitions) -> bool:
+def _still_blocks(blocker: Blocker, found: Blockage, partitions: Partitions) -> bool:
     target = partitions.known_target(found.target.namespace, found.target.birth)
     if target is None:
         return False
@@ -112,7 +112,7 @@ def _still_blocks(blocker: Blocker, found: Blocked, partitions: Partitions) -> b
     return committed == found.committed and partition.log.segments.first_offset <= found.segment
 
 
-def _warn(blocker: Blocker, found: Blocked) -> None:
+def _warn(blocker: Blocker, found: Blockage) -> None:
     since = datetime.fromtimestamp(found.since_us // 1_000_000, UTC)
     LOG.warning(
         "stream %d, topic %d, partition %d: the segment at offset %d is due to be deleted but is"

@@ -36,7 +36,7 @@ class MetadataIsBehind(Exception):
     """The disk holds partitions of entries that the metadata log does not have: it is too short."""
 
 
-class Recovery(NamedTuple):
+class RecoveredCounts(NamedTuple):
     """How many partitions were opened, and how many directories went to the trash."""
 
     opened: int
@@ -66,7 +66,7 @@ class PartitionRecovery:
     share_weight: int
     encryption: Encryption | None = None
 
-    def run(self) -> Recovery:
+    def run(self) -> RecoveredCounts:
         """Opens and publishes every partition of this shard that has a directory.
 
         Raises MetadataIsBehind if a directory is younger than the metadata.
@@ -97,7 +97,7 @@ class PartitionRecovery:
             retire_directory(found.path, self.layout.trash, f"old-{birth}-{namespace}", self.files)
             removed += 1
         self._refuse_missing()
-        return Recovery(opened, removed)
+        return RecoveredCounts(opened, removed)
 
     def _owns(self, namespace: int) -> bool:
         return shard_of(namespace, self.shard_count) == self.shard

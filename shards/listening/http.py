@@ -28,8 +28,8 @@ from borzoi.protocol.http_head import (
     METHOD_NOT_ALLOWED,
     OK,
     REASONS,
+    HttpRefused,
     HttpRequest,
-    Refused,
     read_head,
     response_head,
 )
@@ -126,7 +126,7 @@ class HttpDoor:
         """A connection is gone; its place is free."""
         self._open.pop(connection, None)
 
-    def misread(self, connection: "HttpConnection", refused: Refused) -> None:
+    def misread(self, connection: "HttpConnection", refused: HttpRefused) -> None:
         """Something has come that is no request."""
         self._counts.requests += 1
         connection.answer(refused.status)
@@ -217,7 +217,7 @@ class HttpConnection(asyncio.Protocol):
             return
         try:
             request = read_head(self._head)
-        except Refused as refused:
+        except HttpRefused as refused:
             self._read()
             self._door.misread(self, refused)
             return

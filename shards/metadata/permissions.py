@@ -15,7 +15,7 @@ from borzoi.protocol.permissions import GlobalPermissions, StreamPermissions, To
 from borzoi.shards.metadata.state import State
 
 
-class Rule(NamedTuple):
+class PermissionRule(NamedTuple):
     """Flags of which one is enough, by level, as they are called in the permissions of a user."""
 
     globals: tuple[str, ...] = ()
@@ -25,38 +25,40 @@ class Rule(NamedTuple):
     logged_in: bool = False
 
 
-ANYONE: Final = Rule(anyone=True, logged_in=True)
-LOGGED_IN: Final = Rule(logged_in=True)
+ANYONE: Final = PermissionRule(anyone=True, logged_in=True)
+LOGGED_IN: Final = PermissionRule(logged_in=True)
 
-READ_SERVERS: Final = Rule(("manage_servers", "read_servers"))
-READ_USERS: Final = Rule(("manage_users", "read_users"))
-MANAGE_USERS: Final = Rule(("manage_users",))
-LIST_STREAMS: Final = Rule(("manage_streams", "read_streams"))
-READ_STREAM: Final = Rule(("manage_streams", "read_streams"), ("manage_stream", "read_stream"))
-CREATE_STREAM: Final = Rule(("manage_streams",))
-MANAGE_STREAM: Final = Rule(("manage_streams",), ("manage_stream",))
-LIST_TOPICS: Final = Rule(
+READ_SERVERS: Final = PermissionRule(("manage_servers", "read_servers"))
+READ_USERS: Final = PermissionRule(("manage_users", "read_users"))
+MANAGE_USERS: Final = PermissionRule(("manage_users",))
+LIST_STREAMS: Final = PermissionRule(("manage_streams", "read_streams"))
+READ_STREAM: Final = PermissionRule(
+    ("manage_streams", "read_streams"), ("manage_stream", "read_stream")
+)
+CREATE_STREAM: Final = PermissionRule(("manage_streams",))
+MANAGE_STREAM: Final = PermissionRule(("manage_streams",), ("manage_stream",))
+LIST_TOPICS: Final = PermissionRule(
     ("manage_streams", "read_streams", "manage_topics", "read_topics"),
     ("manage_stream", "read_stream", "manage_topics", "read_topics"),
 )
 READ_TOPIC: Final = LIST_TOPICS._replace(topic=("manage_topic", "read_topic"))
-CREATE_TOPIC: Final = Rule(
+CREATE_TOPIC: Final = PermissionRule(
     ("manage_streams", "manage_topics"),
     ("manage_stream", "manage_topics"),
 )
 MANAGE_TOPIC: Final = CREATE_TOPIC._replace(topic=("manage_topic",))
-POLL: Final = Rule(
+POLL: Final = PermissionRule(
     ("poll_messages", "read_topics", "manage_topics", "read_streams", "manage_streams"),
     ("poll_messages", "manage_stream", "read_stream", "manage_topics", "read_topics"),
     ("poll_messages", "manage_topic", "read_topic"),
 )
-SEND: Final = Rule(
+SEND: Final = PermissionRule(
     ("send_messages", "manage_streams", "manage_topics"),
     ("send_messages", "manage_stream", "manage_topics"),
     ("send_messages", "manage_topic"),
 )
 
-RULES: Final[dict[Code, Rule]] = {
+RULES: Final[dict[Code, PermissionRule]] = {
     Code.PING: ANYONE,
     Code.LOGIN_USER: ANYONE,
     Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN: ANYONE,

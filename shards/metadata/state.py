@@ -58,7 +58,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     created_at: int
 
 
-class Place(NamedTuple):
+class BoardPlace(NamedTuple):
     """Where a partition's words stand on the board, and the birth they must carry there."""
 
     birth: int
@@ -117,14 +117,14 @@ class Topic(msgspec.Struct):
             return self.runs[0]
         return self.runs[bisect_right(self.runs, partition_id, key=_first_partition) - 1]
 
-    def find_partition(self, partition_id: int) -> Place | None:
+    def find_partition(self, partition_id: int) -> BoardPlace | None:
         """Birth and board slot of a partition, None if there is no such partition."""
         run = self.find_run(partition_id)
         if run is None:
             return None
-        return Place(run.birth, run.first_slot + partition_id - run.first_partition)
+        return BoardPlace(run.birth, run.first_slot + partition_id - run.first_partition)
 
-    def partition(self, partition_id: int) -> Place:
+    def partition(self, partition_id: int) -> BoardPlace:
         """Birth and board slot of a partition."""
         place = self.find_partition(partition_id)
         if place is None:

@@ -28,7 +28,7 @@ from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files, Path
 from borzoi.storage.wal import (
     START,
-    LogEnd,
+    EntryPlace,
     PublishedLog,
     WalDamaged,
     WalEntry,
@@ -48,7 +48,7 @@ class MetadataCopy:
         files: Files,
         log_path: Path,
         state: State,
-        end: LogEnd,
+        end: EntryPlace,
         snapshot_problem: str | None,
         encryption: Encryption | None = None,
         *,
@@ -69,9 +69,9 @@ class MetadataCopy:
         self.snapshot_problem = snapshot_problem
 
     @property
-    def end(self) -> LogEnd:
+    def end(self) -> EntryPlace:
         """How far this copy has come."""
-        return LogEnd(self.applied_index, self.position)
+        return EntryPlace(self.applied_index, self.position)
 
     def begin_at(self, published: PublishedLog) -> bool:
         """Take note which file of the run is open; False if the board does not mean this one.

@@ -25,7 +25,7 @@ from borzoi.shards.metadata_log.snapshot import (
 )
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import READ_SIZE, TEMPORARY_SUFFIX, Files, Path
-from borzoi.storage.wal import LogEnd, WalDamaged, read_entries, start_of
+from borzoi.storage.wal import EntryPlace, WalDamaged, read_entries, start_of
 
 WORTH_SHARE: Final = 2
 """A running log is shortened when what goes is at least one part in so many of what stays. So all
@@ -45,7 +45,7 @@ class ShorterLog:
     Steps: copy() once or more, put_in_place(); or discard() instead of the latter.
     """
 
-    def __init__(self, files: Files, log_path: Path, cut: LogEnd) -> None:
+    def __init__(self, files: Files, log_path: Path, cut: EntryPlace) -> None:
         """`cut` is the place behind the last entry that goes."""
         self.cut: Final = cut
         self._files = files

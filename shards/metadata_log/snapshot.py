@@ -29,7 +29,7 @@ from borzoi.shards.metadata.state import State
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encrypted_values import CannotOpenValue, open_value, seal_value
 from borzoi.storage.files import Files, Path
-from borzoi.storage.wal import LogEnd, place_behind, start_of
+from borzoi.storage.wal import EntryPlace, place_behind, start_of
 
 # 01 kept what was granted for a stream or topic after its removal. The log holds it all, so such a
 # snapshot is not read.
@@ -48,10 +48,10 @@ class Snapshot(NamedTuple):
     """A state, how far into the log it goes, and with which entry that log began."""
 
     state: State
-    end: LogEnd
+    end: EntryPlace
     first: int = 1
 
-    def end_in(self, files: Files, fd: int, *, name: Path) -> LogEnd:
+    def end_in(self, files: Files, fd: int, *, name: Path) -> EntryPlace:
         """The place behind this state in an open log. WalDamaged if it is not there."""
         start = start_of(files, fd)
         if start.index + 1 == self.first:
@@ -73,7 +73,9 @@ def previous_path(path: Path) -> str:
     return os.fspath(path) + PREVIOUS_SUFFIX
 
 
-def dump(state: State, end: LogEnd, first: int = 1, encryption: Encryption | None = None) -> bytes:
+def dump(
+    state: State, end: EntryPlace, first: int = 1, encryption: Encryption | None = None
+) -> bytes:
     """The bytes of a snapshot of a state that has applied the log up to `end`."""
     # The bytes that messagepack.pack makes, in a fifth of its time: the loop of shard 0 waits.
     body = msgspec.msgpack.encode(state)
@@ -112,7 +114,7 @@ def load(data: bytes, encryption: Encryption | None = None) -> Snapshot:
         state = unpack(body, State)
     except NotPacked as error:
         raise SnapshotDamaged(f"the state inside cannot be read: {error}") from error
-    return Snapshot(state, LogEnd(index, position), first)
+    return Snapshot(state, EntryPlace(index, position), first)
 
 
 def _opened(body: bytes, index: int, encryption: Encryption | None) -> bytes:

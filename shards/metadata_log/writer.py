@@ -40,7 +40,7 @@ from borzoi.storage.files import Files, Path
 from borzoi.storage.wal import (
     COMMAND_SIZE_MAX,
     NOTHING_PUBLISHED,
-    LogEnd,
+    EntryPlace,
     PublishedLog,
     decode_entry,
     encode_entry,
@@ -74,7 +74,7 @@ class MetadataWriter:
         files: Files,
         log_path: Path,
         snapshot_path: Path,
-        snapshot: LogEnd,
+        snapshot: EntryPlace,
         rule: SnapshotRule,
         first: int,
         base: int,
@@ -93,7 +93,7 @@ class MetadataWriter:
         self._keep_previous = copy.snapshot_problem is None
         # Ends of the snapshots that are surely on the disk.
         self._newest = snapshot if self._keep_previous and snapshot.index else None
-        self._previous: LogEnd | None = None
+        self._previous: EntryPlace | None = None
         self._appended: bytes | None = None
         self._command_size_max = command_size_max
         self.copy: Final = copy
@@ -105,7 +105,7 @@ class MetadataWriter:
         return self.copy.state
 
     @property
-    def end(self) -> LogEnd:
+    def end(self) -> EntryPlace:
         """Where the log ends."""
         return self._wal.end
 
@@ -262,7 +262,7 @@ class MetadataWriter:
         self._base += cut.position
         self._taken = _behind(self._taken, cut)
         self._newest = None if self._newest is None else _behind(self._newest, cut)
-        self._previous = LogEnd(cut.index, 0)
+        self._previous = EntryPlace(cut.index, 0)
         self.copy.moved(self.published)
         return self.published
 
@@ -272,9 +272,9 @@ class MetadataWriter:
         self.copy.close()
 
 
-def _behind(end: LogEnd, cut: LogEnd) -> LogEnd:
+def _behind(end: EntryPlace, cut: EntryPlace) -> EntryPlace:
     """A place of the log in the file that begins at the cut."""
-    return LogEnd(end.index, end.position - cut.position)
+    return EntryPlace(end.index, end.position - cut.position)
 
 
 def open_writer(

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from borzoi.protocol.openmetrics import Family, Kind, Row
+from borzoi.protocol.openmetrics import Family, MetricKind, Row
 from borzoi.router.control import FIRST_GENERATION
 from borzoi.shards.metrics.naming import Naming
 from borzoi.shards.metrics.overview import Names, Overview
@@ -82,11 +82,11 @@ def families(scrape: Scrape) -> Iterator[Family]:
 
 
 def _gauge(name: str, help: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Family:
-    return Family(f"borzoi_{name}", Kind.GAUGE, help, labels, rows)
+    return Family(f"borzoi_{name}", MetricKind.GAUGE, help, labels, rows)
 
 
 def _counter(name: str, help: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Family:
-    return Family(f"borzoi_{name}", Kind.COUNTER, help, labels, rows)
+    return Family(f"borzoi_{name}", MetricKind.COUNTER, help, labels, rows)
 
 
 def _one(value: float) -> list[Row]:
@@ -105,15 +105,17 @@ def _known_from_iggy(scrape: Scrape) -> Iterator[Family]:
         "clients": sum(one.clients for one in scrape.shards.values()),
     }
     for name, value in totals.items():
-        yield Family(name, Kind.GAUGE, f"total count of {name}", (), _one(value))
+        yield Family(name, MetricKind.GAUGE, f"total count of {name}", (), _one(value))
     requests = [((shard,), one.http_requests) for shard, one in scrape.shards.items()]
-    yield Family("http_requests", Kind.COUNTER, "total count of HTTP requests", SHARD, requests)
+    yield Family(
+        "http_requests", MetricKind.COUNTER, "total count of HTTP requests", SHARD, requests
+    )
 
 
 def _broker(scrape: Scrape) -> Iterator[Family]:
     found = scrape.overview
     version = (scrape.version,)
-    yield Family("borzoi_build", Kind.INFO, "What runs.", ("version",), [(version, 1)])
+    yield Family("borzoi_build", MetricKind.INFO, "What runs.", ("version",), [(version, 1)])
     yield _gauge(
         "start_time_seconds", "When the broker was started.", (), _one(scrape.start_seconds)
     )

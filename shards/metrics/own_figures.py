@@ -22,8 +22,8 @@ from borzoi.shards.lifecycle.deleting import Deleting
 from borzoi.shards.metrics.shard_figures import (
     LAG,
     ArchiveFigures,
-    Blocked,
     BlockedSince,
+    BlockerFigures,
     CompressedTopic,
     Cut,
     Lags,
@@ -59,7 +59,7 @@ class HttpRequests(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class FigureSources:
     """The parts of a shard that have something to tell."""
 
     metadata: MetadataService
@@ -157,7 +157,7 @@ class Walk:
 
 
 async def own_figures(
-    sources: Sources, rows_max: int, resident: Callable[[], Resident]
+    sources: FigureSources, rows_max: int, resident: Callable[[], Resident]
 ) -> ShardFigures:
     """The figures of this shard, no list longer than `rows_max`."""
     walk = Walk(sources.partitions, sources.archiver, rows_max)
@@ -165,7 +165,7 @@ async def own_figures(
     # From here on nothing waits.
     sources.metadata.refresh()  # clients of users who were removed do not count any more
     deleted = sources.deleting.stats()
-    blocked = (Blocked(*blocker, times) for blocker, times in deleted.blocked.items())
+    blocked = (BlockerFigures(*blocker, times) for blocker, times in deleted.blocked.items())
     standing = deleted.blocked_since_us
     blocked_since = (BlockedSince(*blocker, since_us) for blocker, since_us in standing.items())
     return ShardFigures(
@@ -208,7 +208,7 @@ def _archive_figures(archiver: Archiver | None, waiting: int) -> ArchiveFigures 
     return ArchiveFigures(stats.segments, stats.size_bytes, stats.failures_total, waiting)
 
 
-def _faults(sources: Sources) -> list[FaultCount]:
+def _faults(sources: FigureSources) -> list[FaultCount]:
     """Shard 0 writes the metadata as well."""
     of_metadata = [] if sources.writing is None else sources.writing.faults.counts()
     return sources.faults.counts() + of_metadata

@@ -52,7 +52,7 @@ class Lags(msgspec.Struct, frozen=True, array_like=True):
         return map(Lag._make, LAG.iter_unpack(self.packed))
 
 
-class Blocked(NamedTuple):
+class BlockerFigures(NamedTuple):
     """How often a consumer or group kept a partition from losing what was due."""
 
     namespace: int
@@ -110,7 +110,7 @@ class ShardFigures(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     deleted_segments: int
     deleted_bytes: int
     deleted_unread_segments: int
-    blocked: Cut[Blocked]
+    blocked: Cut[BlockerFigures]
     blocked_since: Cut[BlockedSince]
     archive: ArchiveFigures | None
     codecs: dict[str, Ratio]

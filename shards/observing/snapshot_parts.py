@@ -61,7 +61,7 @@ EVERYTHING: Final = (
 """What ALL stands for."""
 
 
-class Sources(NamedTuple):
+class SnapshotSources(NamedTuple):
     """Where the parts come from."""
 
     data: Path
@@ -75,7 +75,7 @@ class Sources(NamedTuple):
 
 def collect(
     types: Iterable[SnapshotType],
-    sources: Sources,
+    sources: SnapshotSources,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, bytes]:
     """The entries of the archive: name and text, in the order asked for, each once."""
@@ -116,7 +116,7 @@ def cut(text: bytes, size_max: int = PART_SIZE_MAX) -> bytes:
 
 
 def filesystem_overview(
-    sources: Sources, _deadline: float, listed_max: int = FILES_LISTED_MAX
+    sources: SnapshotSources, _deadline: float, listed_max: int = FILES_LISTED_MAX
 ) -> bytes:
     """Space, the data directory, what compression saves in it, the temporary one and /proc."""
     disk = psutil.disk_usage(str(sources.data))
@@ -131,7 +131,9 @@ def filesystem_overview(
     return cut(_encoded(lines))
 
 
-def process_list(sources: Sources, deadline: float, listed_max: int = TASKS_LISTED_MAX) -> bytes:
+def process_list(
+    sources: SnapshotSources, deadline: float, listed_max: int = TASKS_LISTED_MAX
+) -> bytes:
     """All processes of the machine by name, and the kernel's details of our own."""
     parts = [run_command(LIST_PROCESSES, deadline, PART_SIZE_MAX)]
     for pid in broker_pids(sources.supervisor_pid):
@@ -142,7 +144,7 @@ def process_list(sources: Sources, deadline: float, listed_max: int = TASKS_LIST
     return cut(b"".join(parts))
 
 
-def resource_usage(sources: Sources, deadline: float) -> bytes:
+def resource_usage(sources: SnapshotSources, deadline: float) -> bytes:
     """What was deleted and archived, load, memory, pressure, and one look at every thread."""
     parts = [b"old segments:\n" + sources.upkeep + b"\n"]
     parts += [
@@ -153,12 +155,12 @@ def resource_usage(sources: Sources, deadline: float) -> bytes:
     return cut(b"".join(parts) + run_command(LIST_THREADS, deadline, PART_SIZE_MAX))
 
 
-def one_word(_sources: Sources, _deadline: float) -> bytes:
+def one_word(_sources: SnapshotSources, _deadline: float) -> bytes:
     """What official clients look for when they test snapshots."""
     return b"test\n"
 
 
-def server_logs(sources: Sources, _deadline: float, size_max: int = LOGS_SIZE_MAX) -> bytes:
+def server_logs(sources: SnapshotSources, _deadline: float, size_max: int = LOGS_SIZE_MAX) -> bytes:
     """The log files of all processes, oldest first; of too many the newest."""
     room = size_max
     tails: list[bytes] = []
@@ -182,12 +184,12 @@ def server_logs(sources: Sources, _deadline: float, size_max: int = LOGS_SIZE_MA
     return logs or b"there are no log files\n"
 
 
-def server_config(sources: Sources, _deadline: float) -> bytes:
+def server_config(sources: SnapshotSources, _deadline: float) -> bytes:
     """The effective configuration, as it was written at start: secrets show as stars there."""
     return cut(sources.config.read_bytes())
 
 
-PARTS: Final[Mapping[SnapshotType, Callable[[Sources, float], bytes]]] = {
+PARTS: Final[Mapping[SnapshotType, Callable[[SnapshotSources, float], bytes]]] = {
     SnapshotType.FILESYSTEM_OVERVIEW: filesystem_overview,
     SnapshotType.PROCESS_LIST: process_list,
     SnapshotType.RESOURCE_USAGE: resource_usage,

@@ -17,7 +17,7 @@ from borzoi.protocol.commands.system import GetSnapshot
 from borzoi.protocol.errors import SnapshotFileCompletionFailed
 from borzoi.shards.config.tree import values_of
 from borzoi.shards.identity.root_account import PASSWORD_VARIABLE, ROOT_PASSWORD_FILE
-from borzoi.shards.observing.snapshot_parts import Sources, collect
+from borzoi.shards.observing.snapshot_parts import SnapshotSources, collect
 from borzoi.shards.observing.zip_archive import zip_archive
 from borzoi.shards.settings.schema import Config
 from borzoi.storage.layout import CURRENT_CONFIG_FILE, DataLayout
@@ -61,9 +61,9 @@ class Snapshots:
         entries = collect(command.types, self._sources(upkeep))
         return zip_archive(entries, command.compression, datetime.now(UTC))
 
-    def _sources(self, upkeep: bytes) -> Sources:
+    def _sources(self, upkeep: bytes) -> SnapshotSources:
         data = Path(self._layout.root)
-        return Sources(
+        return SnapshotSources(
             data,
             data / self._config.system.logging.path,
             Path(self._layout.runtime, CURRENT_CONFIG_FILE),

@@ -74,7 +74,7 @@ def poll_start(poll: Poll, published: Published, committed: int | None, at_time:
     return start if start < published.next_offset else None
 
 
-class Peers(Protocol):
+class AskedPeers(Protocol):
     """The other shards."""
 
     def ask(self, shard: int, request: Request, done: Done) -> None:
@@ -92,7 +92,7 @@ class Reads:
         commit: GroupCommit,
         readers: PartitionReaders,
         warm_reads: WarmReads,
-        peers: Peers,
+        peers: AskedPeers,
         durability: Durability,
         response_size_max: int,
     ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from borzoi.shards.faults.crash_reports import CrashReports, Death, read_trace, signal_name
-from borzoi.shards.faults.in_work import Request, asking_shard, read_asked, read_in_work
+from borzoi.shards.faults.in_work import RequestInWork, asking_shard, read_asked, read_in_work
 from borzoi.shards.faults.poison import FATAL, REFUSED_S, Suspects, digest_of
 from borzoi.shards.nursery.spawning import WorkerProcess
 
@@ -62,7 +62,7 @@ class WorkerDeaths:
         )
         return True
 
-    def _in_work(self, worker: WorkerProcess) -> Request | None:
+    def _in_work(self, worker: WorkerProcess) -> RequestInWork | None:
         """What it was doing: for another shard, or else for a client of its own."""
         words = worker.control.in_work
         shard = asking_shard(words)

@@ -68,7 +68,7 @@ class Wanted(NamedTuple):
             return error
 
 
-class Waiting:
+class WaitingRead:
     """Work that waits for memory."""
 
     __slots__ = ("size", "start")
@@ -93,7 +93,7 @@ class WarmReads:
         self._files = files
         self._memory = memory
         # At most one for each connection of this shard, and for each poll of a peer.
-        self._waiting: Line[Waiting] = Line(memory.shares)
+        self._waiting: Line[WaitingRead] = Line(memory.shares)
         self._looks = Periodic(loop, ROOM_INTERVAL_S, self._look_for_room)
 
     def read(
@@ -188,7 +188,7 @@ class WarmReads:
         if not self._waiting and self._memory.reserve(size):
             start()
             return
-        waiting = Waiting(size, start)
+        waiting = WaitingRead(size, start)
         self._waiting.add(taker, waiting)
         self._start_what_fits()
         if self._waiting:
@@ -206,7 +206,7 @@ class WarmReads:
             self._waiting.remove(taker, waiting)
             waiting.start()
 
-    def _next_that_fits(self) -> tuple[str, Waiting] | None:
+    def _next_that_fits(self) -> tuple[str, WaitingRead] | None:
         """The first for which there is memory, which is reserved then."""
         for taker, waiting in self._waiting.heads():
             self._memory.reading_for = taker

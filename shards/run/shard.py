@@ -50,7 +50,7 @@ from borzoi.shards.metadata_log.follower import MetadataCopy
 from borzoi.shards.metadata_log.writer import MetadataWriter
 from borzoi.shards.metrics.exposition import Exposition
 from borzoi.shards.metrics.figures import Figures
-from borzoi.shards.metrics.own_figures import Sources, own_figures, resident_memory
+from borzoi.shards.metrics.own_figures import FigureSources, own_figures, resident_memory
 from borzoi.shards.metrics.shard_figures import ShardFigures
 from borzoi.shards.observing.cluster import Cluster
 from borzoi.shards.observing.read_hits import Caches
@@ -466,7 +466,7 @@ class Shard:
         return UpkeepStats(counted_s, deleted, archived, compressed)
 
     async def _own_figures(self) -> ShardFigures:
-        sources = Sources(
+        sources = FigureSources(
             self.metadata,
             self._storage.partitions,
             self._storage.deleting,

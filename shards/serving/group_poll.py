@@ -18,7 +18,7 @@ from borzoi.protocol.generations import Generation
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.shards.groups.roster import Holding
 from borzoi.shards.groups.share import Share
-from borzoi.shards.handlers.membership import Member, membership
+from borzoi.shards.handlers.membership import GroupCaller, membership
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.state import Stream, Topic
 from borzoi.shards.rings.poll import Poll
@@ -26,7 +26,7 @@ from borzoi.shards.serving.reply import Messages, Reply
 from borzoi.storage.outcome import NO_SLICES, Slices
 
 
-class Poller(Member, Protocol):
+class GroupPoller(GroupCaller, Protocol):
     """What a poll needs of its session."""
 
     generation: Generation
@@ -44,7 +44,7 @@ class Poller(Member, Protocol):
 
 
 def begin_group_poll(
-    services: Services, poller: Poller, command: PollMessages, stream: Stream, topic: Topic
+    services: Services, poller: GroupPoller, command: PollMessages, stream: Stream, topic: Topic
 ) -> None:
     """Carry out a poll whose stream, topic and permission have been checked."""
     try:
@@ -67,14 +67,14 @@ def begin_group_poll(
     _poll(services, poller, command, stream, topic, share, holding)
 
 
-def _nothing(poller: Poller) -> Messages:
+def _nothing(poller: GroupPoller) -> Messages:
     """For a member that has nothing to poll: no partition, offset 0, no messages."""
     return Messages(poller.generation.no_partition, 0, 0, (), 0)
 
 
 def _poll(
     services: Services,
-    poller: Poller,
+    poller: GroupPoller,
     command: PollMessages,
     stream: Stream,
     topic: Topic,

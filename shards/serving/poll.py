@@ -17,8 +17,7 @@ from borzoi.router.target import Target
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.access import require
 from borzoi.shards.rings.poll import Poll
-from borzoi.shards.serving.group_poll import Poller as GroupPoller
-from borzoi.shards.serving.group_poll import begin_group_poll
+from borzoi.shards.serving.group_poll import GroupPoller, begin_group_poll
 from borzoi.shards.serving.new_life import Named, new_life
 from borzoi.shards.serving.reply import Messages
 from borzoi.storage.outcome import NO_SLICES, Slices

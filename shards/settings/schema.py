@@ -89,7 +89,7 @@ class ArchiverS3(Table, frozen=True, kw_only=True):
     credentials_file: Text = ""
 
 
-class Archiver(Table, frozen=True, kw_only=True):
+class ArchiverSettings(Table, frozen=True, kw_only=True):
     """`disk` archives to system.backup.path."""
 
     enabled: Flag = False
@@ -101,7 +101,7 @@ class Archiver(Table, frozen=True, kw_only=True):
 class DataMaintenance(Table, frozen=True, kw_only=True):
     """What happens to sealed segments."""
 
-    archiver: Archiver = Archiver()
+    archiver: ArchiverSettings = ArchiverSettings()
     messages: MessagesMaintenance = MessagesMaintenance()
 
 
@@ -270,7 +270,7 @@ class MessageSaver(Table, frozen=True, kw_only=True):
     interval: Duration = 30 * SECOND
 
 
-class TokenCleaner(Table, frozen=True, kw_only=True):
+class TokenCleanerSettings(Table, frozen=True, kw_only=True):
     """How often expired tokens are deleted."""
 
     enabled: Flag = True
@@ -281,7 +281,7 @@ class PersonalAccessToken(Table, frozen=True, kw_only=True):
     """Tokens with which clients log in instead of a password."""
 
     max_tokens_per_user: U32 = 100
-    cleaner: TokenCleaner = TokenCleaner()
+    cleaner: TokenCleanerSettings = TokenCleanerSettings()
 
 
 class Heartbeat(Table, frozen=True, kw_only=True):
@@ -327,7 +327,7 @@ class Backup(Table, frozen=True, kw_only=True):
     compatibility: BackupCompatibility = BackupCompatibility()
 
 
-class State(Table, frozen=True, kw_only=True):
+class StateSettings(Table, frozen=True, kw_only=True):
     """The metadata log.
 
     Ours: after `snapshot_entries` entries, or `snapshot_size` of them if the last snapshot was not
@@ -377,13 +377,13 @@ class Compression(Table, frozen=True, kw_only=True):
     default_algorithm: Codec = "none"
 
 
-class Stream(Table, frozen=True, kw_only=True):
+class StreamSettings(Table, frozen=True, kw_only=True):
     """The folder of streams."""
 
     path: Text = "streams"
 
 
-class Topic(Table, frozen=True, kw_only=True):
+class SystemTopicSettings(Table, frozen=True, kw_only=True):
     """The folder of topics, and the limits of those that ask for the default."""
 
     path: Text = "topics"
@@ -391,7 +391,7 @@ class Topic(Table, frozen=True, kw_only=True):
     message_expiry: Expiry = NEVER
 
 
-class Partition(Table, frozen=True, kw_only=True):
+class PartitionSettings(Table, frozen=True, kw_only=True):
     """`durability` is what counts: loading turns `enforce_fsync = true` into "fsync"."""
 
     path: Text = "partitions"
@@ -402,7 +402,7 @@ class Partition(Table, frozen=True, kw_only=True):
     size_of_messages_required_to_save: Size = MIB
 
 
-class Segment(Table, frozen=True, kw_only=True):
+class SegmentSettings(Table, frozen=True, kw_only=True):
     """`protect_unread` (ours): what a committed offset keeps retention from deleting behind it.
 
     "bounded": unread segments stay up to the full size of their topic, and past their expiry for
@@ -426,7 +426,7 @@ class MessageDeduplication(Table, frozen=True, kw_only=True):
     expiry: Duration = MINUTE
 
 
-class Recovery(Table, frozen=True, kw_only=True):
+class RecoverySettings(Table, frozen=True, kw_only=True):
     """Without effect: metadata that is missing is never invented."""
 
     recreate_missing_state: Flag = False
@@ -452,17 +452,17 @@ class System(Table, frozen=True, kw_only=True):
     path: Text = "local_data"
     stop_timeout: Duration = 5 * MINUTE
     backup: Backup = Backup()
-    state: State = State()
+    state: StateSettings = StateSettings()
     runtime: Runtime = Runtime()
     logging: Logging = Logging()
     encryption: Encryption = Encryption()
     compression: Compression = Compression()
-    stream: Stream = Stream()
-    topic: Topic = Topic()
-    partition: Partition = Partition()
-    segment: Segment = Segment()
+    stream: StreamSettings = StreamSettings()
+    topic: SystemTopicSettings = SystemTopicSettings()
+    partition: PartitionSettings = PartitionSettings()
+    segment: SegmentSettings = SegmentSettings()
     message_deduplication: MessageDeduplication = MessageDeduplication()
-    recovery: Recovery = Recovery()
+    recovery: RecoverySettings = RecoverySettings()
     memory_pool: MemoryPool = MemoryPool()
     sharding: Sharding = Sharding()
 
@@ -504,7 +504,7 @@ class Nodes(Table, frozen=True, kw_only=True):
     )
 
 
-class Cluster(Table, frozen=True, kw_only=True):
+class ClusterSettings(Table, frozen=True, kw_only=True):
     """The answer to GET_CLUSTER_METADATA."""
 
     enabled: Flag = False
@@ -614,7 +614,7 @@ class Config(Table, frozen=True, kw_only=True):
     heartbeat: Heartbeat = Heartbeat()
     telemetry: Telemetry = Telemetry()
     system: System = System()
-    cluster: Cluster = Cluster()
+    cluster: ClusterSettings = ClusterSettings()
     metrics: Metrics = Metrics()
     limits: Limits = Limits()
 

@@ -9,7 +9,7 @@ import os
 from typing import Final
 
 from borzoi.shards.directory.archive_place import archive_directory
-from borzoi.shards.settings.schema import Archiver, ArchiverS3, Config
+from borzoi.shards.settings.schema import ArchiverS3, ArchiverSettings, Config
 from borzoi.storage.archive.store import ArchiveStore, DirectoryStore, StoreFailed
 from borzoi.storage.files import Files
 
@@ -19,7 +19,7 @@ CREDENTIALS_SIZE_MAX: Final = 1 << 16
 
 def open_store(config: Config, files: Files) -> ArchiveStore:
     """Returns the archive of this configuration, without contacting it. May block: for a thread."""
-    archiver: Archiver = config.data_maintenance.archiver
+    archiver: ArchiverSettings = config.data_maintenance.archiver
     if archiver.kind == "s3":
         return _open_bucket(archiver.s3)
     return DirectoryStore(archive_directory(config), files)

@@ -30,7 +30,7 @@ from borzoi.storage.encryption_key import compare_check, has_check
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.wal import (
-    LogEnd,
+    EntryPlace,
     PublishedLog,
     WalDamaged,
     log_start,
@@ -149,12 +149,12 @@ def load_state(directory: str, files: Files, encryption: Encryption | None) -> M
     return copy
 
 
-def _last_entry(log_path: str, after: LogEnd, files: Files) -> LogEnd:
+def _last_entry(log_path: str, after: EntryPlace, files: Files) -> EntryPlace:
     fd = files.open(log_path, os.O_RDONLY)
     try:
         end = after if after.index else log_start(files, log_path)
         for entry, position in read_entries(files, fd, end, files.size(fd), name=log_path):
-            end = LogEnd(entry.index, position)
+            end = EntryPlace(entry.index, position)
         return end
     finally:
         files.close(fd)

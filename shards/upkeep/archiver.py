@@ -29,7 +29,7 @@ from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.upkeep.archived_state import PublishedEnd, archive_state
 from borzoi.storage.archive.catalogue import archived_segments, offset_keys, read_identity
-from borzoi.storage.archive.copying import Stopped, put_bytes
+from borzoi.storage.archive.copying import CopyingStopped, put_bytes
 from borzoi.storage.archive.manifest import (
     IDENTITY_KEY,
     Identity,
@@ -199,7 +199,7 @@ class Archiver:
         delay_s = self._interval_s
         try:
             await self._archive_all()
-        except Stopped:
+        except CopyingStopped:
             return
         except WaitingForOwner:
             delay_s = BACKOFF_MIN_S
@@ -372,7 +372,7 @@ class Archiver:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         if self._stopped.is_set():
-            raise Stopped
+            raise CopyingStopped
         return await self._loop.run_in_executor(self._thread, work)
 
 

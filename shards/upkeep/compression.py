@@ -37,9 +37,14 @@ from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.metadata.state import Topic
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.settings.schema import Compression
-from borzoi.shards.upkeep.compression_backlog import Backlog, Place, Waiting, place_of
+from borzoi.shards.upkeep.compression_backlog import (
+    Backlog,
+    SegmentPlace,
+    WaitingSegments,
+    place_of,
+)
 from borzoi.storage.codecs import Codec
-from borzoi.storage.compressor import NotCompressed, Stopped, compress_segment
+from borzoi.storage.compressor import CompressionStopped, NotCompressed, compress_segment
 from borzoi.storage.files import Files
 from borzoi.storage.layout import compressing_path
 from borzoi.storage.ratio import Ratio
@@ -118,7 +123,7 @@ class _Job(NamedTuple):
     began: float
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SegmentPlace:
         return place_of(self.partition.target, self.segment)
 
 
@@ -173,7 +178,7 @@ class Compressing:
     def repaired(self, partition: OwnedPartition, first_offset: int) -> None:
         """Offers a segment again whose index was replaced: that may be why it failed."""
         target = partition.target
-        self._backlog.forget(Place(target.namespace, target.birth, first_offset))
+        self._backlog.forget(SegmentPlace(target.namespace, target.birth, first_offset))
         self.sealed(partition)
 
     def stats(self) -> CompressingStats:
@@ -230,11 +235,11 @@ class Compressing:
         young = (one for one in segments if one.last_timestamp >= wanted.since_us)
         return wanted.codec, self._backlog.wanted(partition.target, young)
 
-    def _waiting_of(self, partition: OwnedPartition) -> Waiting:
+    def _waiting_of(self, partition: OwnedPartition) -> WaitingSegments:
         wanted = self._wanted(partition)[1] if partition.alive else []
         return self._backlog.measure(partition.target, wanted, self._loop.time())
 
-    def _measure(self, rest: Iterator[OwnedPartition], waiting: list[Waiting]) -> None:
+    def _measure(self, rest: Iterator[OwnedPartition], waiting: list[WaitingSegments]) -> None:
         """Find out how much waits, and say so if it has waited for long."""
         if self._stopped:
             return
@@ -258,7 +263,7 @@ class Compressing:
                     lambda: self._stopped,
                     cipher=job.partition.log.cipher,
                 )
-            except (OSError, MemoryError, NotCompressed, Stopped) as error:
+            except (OSError, MemoryError, NotCompressed, CompressionStopped) as error:
                 self._loop.call_soon_threadsafe(self._failed, job, error)
             except Exception as error:
                 # A fault of ours, but all that waits behind this segment must not suffer from it.
@@ -284,7 +289,7 @@ class Compressing:
             if not isinstance(error, OSError) or error.errno in LACKING:
                 self._waiting.pop(partition, None)
         # The first time, the second, the fourth and so on.
-        if not isinstance(error, Stopped) and times & (times - 1) == 0:
+        if not isinstance(error, CompressionStopped) and times & (times - 1) == 0:
             LOG.warning(
                 "partition %s: segment %d is not compressed: %s",
                 partition.target,

@@ -24,7 +24,7 @@ LAG_S: Final = 600.0
 WARN_AGAIN_S: Final = 3600.0
 
 
-class Place(NamedTuple):
+class SegmentPlace(NamedTuple):
     """One segment in one life of its partition."""
 
     namespace: int
@@ -32,12 +32,12 @@ class Place(NamedTuple):
     first_offset: int
 
 
-def place_of(target: Target, segment: SealedSegment) -> Place:
+def place_of(target: Target, segment: SealedSegment) -> SegmentPlace:
     """Returns the key of a segment in the backlog."""
-    return Place(target.namespace, target.birth, segment.first_offset)
+    return SegmentPlace(target.namespace, target.birth, segment.first_offset)
 
 
-class Waiting(NamedTuple):
+class WaitingSegments(NamedTuple):
     """Segments of a partition that wait, and for how long the first of them has at least."""
 
     target: Target
@@ -63,8 +63,8 @@ class Backlog:
     def __init__(self, places_max: int = PLACES_MAX) -> None:
         self._places_max = places_max
         self._look = 0
-        self._failed: dict[Place, _Failed] = {}
-        self._left_plain: set[Place] = set()
+        self._failed: dict[SegmentPlace, _Failed] = {}
+        self._left_plain: set[SegmentPlace] = set()
         self._marks: dict[Target, _Mark] = {}
         self._warned_at: float | None = None
 
@@ -92,7 +92,7 @@ class Backlog:
                 chosen, fewest = segment, failed.times
         return chosen
 
-    def failed(self, place: Place) -> int:
+    def failed(self, place: SegmentPlace) -> int:
         """It could not be compressed now; how often that has happened to it."""
         times = self._failed[place].times + 1 if place in self._failed else 1
         if len(self._failed) >= self._places_max:
@@ -100,33 +100,35 @@ class Backlog:
         self._failed[place] = _Failed(times, self._look)
         return times
 
-    def leave_plain(self, place: Place) -> None:
+    def leave_plain(self, place: SegmentPlace) -> None:
         """It stays as it is."""
         if len(self._left_plain) >= self._places_max:
             self._left_plain.clear()
         self._left_plain.add(place)
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: SegmentPlace) -> None:
         """It was compressed, or what was wrong with it was repaired."""
         self._failed.pop(place, None)
         self._left_plain.discard(place)
 
-    def measure(self, target: Target, wanted: Sequence[SealedSegment], now: float) -> Waiting:
+    def measure(
+        self, target: Target, wanted: Sequence[SealedSegment], now: float
+    ) -> WaitingSegments:
         """How long the segments of a partition, oldest first, have waited; to be asked often."""
         if not wanted:
             self._marks.pop(target, None)
-            return Waiting(target, 0, 0.0)
+            return WaitingSegments(target, 0, 0.0)
         mark = self._marks.get(target)
         if mark is None or wanted[0].first_offset > mark.first_offset:
             mark = self._marks[target] = _Mark(wanted[-1].first_offset, now)
-        return Waiting(target, len(wanted), now - mark.since)
+        return WaitingSegments(target, len(wanted), now - mark.since)
 
     def forget_ended(self, living: set[Target]) -> None:
         """Partitions that are gone wait for nothing."""
         for ended in self._marks.keys() - living:
             del self._marks[ended]
 
-    def warning(self, waiting: Sequence[Waiting], now: float) -> str | None:
+    def warning(self, waiting: Sequence[WaitingSegments], now: float) -> str | None:
         """What is to be said of all that waits, if anything is, and not too often."""
         late = [one for one in waiting if one.waited_s >= LAG_S]
         if not late:

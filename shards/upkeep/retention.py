@@ -35,7 +35,7 @@ PARTITIONS_PER_TURN: Final = 64
 """So many partitions are looked at before the loop gets its turn."""
 
 
-class TopicPlace(NamedTuple):
+class CleanedTopic(NamedTuple):
     """A topic by its ids; the metadata may change between two steps."""
 
     stream_id: int
@@ -99,7 +99,7 @@ class Cleaner:
         """Bring the topics that are ours to look after back below their limits."""
         state = self._metadata.refresh()
         places = [
-            TopicPlace(stream.id, topic.id)
+            CleanedTopic(stream.id, topic.id)
             for stream in state.streams.values()
             for topic in stream.topics.values()
             if topic.max_topic_size != UNLIMITED and topic.partitions_count
@@ -114,13 +114,13 @@ class Cleaner:
                     LOG.warning("topic %s keeps its size for now: %r", place, error)
             await asyncio.sleep(0)
 
-    def _is_ours(self, place: TopicPlace, topic: Topic) -> bool:
+    def _is_ours(self, place: CleanedTopic, topic: Topic) -> bool:
         if topic.partitions_count == 0:
             return False
         first = self._metadata.target(place.stream_id, topic, 0)
         return self._owners.owner(first) == self._owners.shard
 
-    async def _limit_size(self, place: TopicPlace, topic: Topic) -> None:
+    async def _limit_size(self, place: CleanedTopic, topic: Topic) -> None:
         max_size = topic.max_topic_size
         # 0 would be a server default that was never resolved: it is no reason to delete.
         if max_size in (0, UNLIMITED):

@@ -10,7 +10,7 @@ from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.groups.share import Turns
 from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.metadata.state import User
-from borzoi.shards.web.tokens import Claims
+from borzoi.shards.web.tokens import TokenClaims
 
 NO_CLIENT = 0
 """The client id of all HTTP requests: they have no session, and are in no list of clients."""
@@ -25,7 +25,7 @@ class HttpCaller:
         "transport", "turns", "user_id", "was_removed",
     )  # fmt: skip
 
-    def __init__(self, metadata: MetadataService, address: str, claims: Claims | None) -> None:
+    def __init__(self, metadata: MetadataService, address: str, claims: TokenClaims | None) -> None:
         self._metadata = metadata
         self._claims = claims
         self.address = address
@@ -53,7 +53,7 @@ class HttpCaller:
         """Requests over HTTP have no numbers."""
 
     @property
-    def claims(self) -> Claims:
+    def claims(self) -> TokenClaims:
         """What the token says. Unauthenticated without one."""
         if self._claims is None:
             raise Unauthenticated("this needs a login")
@@ -76,7 +76,7 @@ class HttpCaller:
         return user
 
 
-def _is_of(claims: Claims, user: User) -> bool:
+def _is_of(claims: TokenClaims, user: User) -> bool:
     """Ids of users are given out again: a later user of that id is another one."""
     if claims.born is not None:
         return user.created_at == claims.born

@@ -36,7 +36,7 @@ LIBRARY_LOG.setLevel(logging.CRITICAL + 1)
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-class HttpConnection(web.RequestHandler):
+class WebConnection(web.RequestHandler):
     """One connection, as the library serves it, with the times at which it began to wait."""
 
     __slots__ = (
@@ -44,7 +44,7 @@ class HttpConnection(web.RequestHandler):
         "user_id",
     )  # fmt: skip
 
-    def __init__(self, pool: "Connections", server: web.Server, **options: Any) -> None:
+    def __init__(self, pool: "WebServer", server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._pool = pool
         self.address = ""
@@ -107,14 +107,14 @@ class HttpConnection(web.RequestHandler):
         return None
 
 
-class Connections(web.Server):
+class WebServer(web.Server):
     """Makes connections and knows the open ones."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         handle: Handle,
-        places: ConnectionPlaces[HttpConnection],
+        places: ConnectionPlaces[WebConnection],
         on_refused: Callable[[], None],
     ) -> None:
         super().__init__(
@@ -132,13 +132,13 @@ class Connections(web.Server):
         self.places = places
         self.now = loop.time
         self._on_refused = on_refused
-        self._open: set[HttpConnection] = set()
+        self._open: set[WebConnection] = set()
 
-    def __call__(self) -> HttpConnection:
+    def __call__(self) -> WebConnection:
         """A connection that is about to open."""
-        return HttpConnection(self, self, loop=self._loop, **self._kwargs)
+        return WebConnection(self, self, loop=self._loop, **self._kwargs)
 
-    def opened(self, connection: HttpConnection) -> bool:
+    def opened(self, connection: WebConnection) -> bool:
         """Whether there is room for one more, if need be because another one gives way."""
         origin = origin_of(host_of(connection.address))
         if not self.places.admits(origin):
@@ -150,7 +150,7 @@ class Connections(web.Server):
         self.places.add(connection, connection, origin)
         return True
 
-    def lost(self, connection: HttpConnection) -> None:
+    def lost(self, connection: WebConnection) -> None:
         """A connection has ended; its place is free."""
         if connection in self._open:
             self._open.discard(connection)

@@ -33,7 +33,7 @@ from borzoi.shards.tls.certificate import Certificate
 from borzoi.shards.tls.context import server_context
 from borzoi.shards.web.arrivals import Arrivals
 from borzoi.shards.web.caller import HttpCaller
-from borzoi.shards.web.connections import Connections, HttpConnection
+from borzoi.shards.web.connections import WebConnection, WebServer
 from borzoi.shards.web.cors import CorsRules
 from borzoi.shards.web.exchange import Exchange, Raw, RawBody
 from borzoi.shards.web.failures import JSON, Failure, failure_of, plain, without_token
@@ -44,9 +44,9 @@ from borzoi.shards.web.paths import read_query, segments_of
 from borzoi.shards.web.reading import read_body, room_for_body
 from borzoi.shards.web.revocations import Revocations
 from borzoi.shards.web.routes import Offers, all_routes
-from borzoi.shards.web.routing import Route, Router
+from borzoi.shards.web.routing import Endpoint, Router
 from borzoi.shards.web.streaming import Streaming
-from borzoi.shards.web.tokens import Claims, InvalidToken, Tokens
+from borzoi.shards.web.tokens import InvalidToken, TokenClaims, Tokens
 from borzoi.shares import Shares, address_taker, user_taker
 
 LOG: Final = logging.getLogger(__name__)
@@ -97,13 +97,13 @@ class HttpApi:
         total = max(BODIES_SIZE_MIN, BODIES_LARGEST * size_max)
         self.bodies = Shares("bytes of HTTP bodies", total, limits.share_weight)
         self._body_time_s = seconds(limits.frame_timeout)
-        places = ConnectionPlaces[HttpConnection](
+        places = ConnectionPlaces[WebConnection](
             max(1, limits.connections_max // 2),
             limits.connections_per_address_max,
             limits.connections_before_login_max,
             limits.share_weight,
         )
-        self.connections = Connections(loop, self._handle, places, self._refused)
+        self.connections = WebServer(loop, self._handle, places, self._refused)
         self._server: asyncio.Server | None = None
         self._context: ssl.SSLContext | None = None
         self._closing = asyncio.Event()
@@ -189,7 +189,7 @@ class HttpApi:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
-        assert isinstance(connection, HttpConnection)
+        assert isinstance(connection, WebConnection)
         self._counts.requests += 1
         connection.begins()
         headers = {"Server": SERVER, **self._cors.headers(request.headers)}
@@ -213,7 +213,7 @@ class HttpApi:
             connection.ends()
 
     async def _answer(
-        self, request: web.BaseRequest, connection: HttpConnection, headers: dict[str, str]
+        self, request: web.BaseRequest, connection: WebConnection, headers: dict[str, str]
     ) -> web.StreamResponse:
         if request.method == "OPTIONS" and self._cors.enabled:
             return web.Response(headers=headers | self._cors.preflight(request.headers))
@@ -237,7 +237,7 @@ class HttpApi:
                 outcome = await outcome
         return _answered(route, outcome, headers)
 
-    def _claims(self, request: web.BaseRequest, *, is_needed: bool) -> Claims | None:
+    def _claims(self, request: web.BaseRequest, *, is_needed: bool) -> TokenClaims | None:
         """What the token of a request says. Where none is needed, a bad one counts as none."""
         header = request.headers.get("Authorization", "")
         try:
@@ -250,7 +250,7 @@ class HttpApi:
             LOG.debug("refused a token: %s", error)
             raise without_token() from None
 
-    def _decoded(self, request: web.BaseRequest, route: Route, data: bytes) -> Any:
+    def _decoded(self, request: web.BaseRequest, route: Endpoint, data: bytes) -> Any:
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind in route.other_bodies:
             return RawBody(kind, data)
@@ -268,7 +268,7 @@ class HttpApi:
             raise plain(400, f"the body is no JSON: {error}") from None
 
 
-def _answered(route: Route, outcome: Any, headers: dict[str, str]) -> web.StreamResponse:
+def _answered(route: Endpoint, outcome: Any, headers: dict[str, str]) -> web.StreamResponse:
     if isinstance(outcome, web.StreamResponse):
         return outcome
     if outcome is None:

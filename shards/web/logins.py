@@ -19,7 +19,7 @@ from borzoi.shards.web.caller import HttpCaller
 from borzoi.shards.web.failures import failure_of, plain
 from borzoi.shards.web.objects import IdentityAnswer
 from borzoi.shards.web.revocations import Revocations, TooManyRevoked
-from borzoi.shards.web.tokens import Claims, InvalidToken, Tokens
+from borzoi.shards.web.tokens import InvalidToken, TokenClaims, Tokens
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class HttpLogins:
         """Withdraw the token of this request."""
         await self._withdraw(caller.claims)
 
-    async def _withdraw(self, claims: Claims) -> None:
+    async def _withdraw(self, claims: TokenClaims) -> None:
         try:
             await self._revocations.revoke(claims)
         except TooManyRevoked as error:

@@ -10,13 +10,13 @@ import msgspec
 
 from borzoi import __version__
 from borzoi.shards.web.failures import JSON, ErrorBody
-from borzoi.shards.web.routing import Route
+from borzoi.shards.web.routing import Endpoint
 
 REFERENCE: Final = "#/components/schemas/{name}"
 PLAIN: Final = {"text/plain": {"schema": {"type": "string"}}}
 
 
-def document(routes: Iterable[Route]) -> bytes:
+def document(routes: Iterable[Endpoint]) -> bytes:
     """The whole document as JSON."""
     rows = sorted(routes, key=lambda one: (one.path, one.method))
     named = [kind for row in rows for kind in (row.body, row.answer, row.query)]
@@ -42,7 +42,9 @@ def document(routes: Iterable[Route]) -> bytes:
     )
 
 
-def _operation(row: Route, schemas: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+def _operation(
+    row: Endpoint, schemas: dict[str, Any], components: dict[str, Any]
+) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": f"{row.method.lower()}{row.path}".replace("/", "_").strip("_"),
         "summary": row.summary,
@@ -58,14 +60,16 @@ def _operation(row: Route, schemas: dict[str, Any], components: dict[str, Any]) 
     return found
 
 
-def _path(row: Route) -> list[dict[str, Any]]:
+def _path(row: Endpoint) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in row.names
     ]
 
 
-def _query(row: Route, schemas: dict[str, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
+def _query(
+    row: Endpoint, schemas: dict[str, Any], components: dict[str, Any]
+) -> list[dict[str, Any]]:
     if row.query is None:
         return []
     named = schemas[repr(row.query)]["$ref"].rpartition("/")[2]
@@ -77,7 +81,7 @@ def _query(row: Route, schemas: dict[str, Any], components: dict[str, Any]) -> l
     ]
 
 
-def _responses(row: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+def _responses(row: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     content: dict[str, Any] = {kind: {} for kind in row.other_types}
     if row.answer is not None:
         content[JSON] = {"schema": schemas[repr(row.answer)]}

@@ -29,7 +29,7 @@ from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.requests import DeathRule, Done, Request
 from borzoi.shards.web.limits import REVOKED_PER_USER_MAX
-from borzoi.shards.web.tokens import Claims
+from borzoi.shards.web.tokens import TokenClaims
 from borzoi.storage.files import Files
 
 LOG: Final = logging.getLogger(__name__)
@@ -129,13 +129,13 @@ class Revocations:
         for digest, row in found.rows.items():
             self._add(int(digest, 16), row)
 
-    def covers(self, claims: Claims) -> bool:
+    def covers(self, claims: TokenClaims) -> bool:
         """Whether the token was withdrawn."""
         if claims.issued_at < self._valid_from:
             return True
         return bool(self._rows) and digest_of(claims.token_id) in self._rows
 
-    async def revoke(self, claims: Claims) -> None:
+    async def revoke(self, claims: TokenClaims) -> None:
         """Withdraw a token: durable and known to every shard when this returns."""
         if self._by_user[claims.user_id] >= REVOKED_PER_USER_MAX:
             self.purge()

@@ -20,7 +20,7 @@ from borzoi.shards.web.exchange import Exchange, Outcome, Raw
 from borzoi.shards.web.failures import JSON
 from borzoi.shards.web.logins import HttpLogins
 from borzoi.shards.web.openapi import document
-from borzoi.shards.web.routing import Route
+from borzoi.shards.web.routing import Endpoint
 from borzoi.shards.web.streaming import EVENTS, Streaming
 
 STREAM = "/streams/{stream_id}"
@@ -42,7 +42,7 @@ class Offers(NamedTuple):
     streaming: Streaming
 
 
-def all_routes(offers: Offers) -> tuple[Route, ...]:
+def all_routes(offers: Offers) -> tuple[Endpoint, ...]:
     """The whole table, and the document that describes it."""
     rows = (
         *_of_system(offers),
@@ -60,15 +60,15 @@ def all_routes(offers: Offers) -> tuple[Route, ...]:
             described.append(document(whole))
         return Raw(described[0], JSON)
 
-    own = Route(
+    own = Endpoint(
         "GET", "/openapi.json", describe, "This document", answer=dict[str, Any], is_public=True
     )
     whole = (*rows, own)
     return whole
 
 
-def _text(path: str, call: Callable[[Exchange], Outcome], summary: str) -> Route:
-    return Route("GET", path, call, summary, is_public=True, is_text=True)
+def _text(path: str, call: Callable[[Exchange], Outcome], summary: str) -> Endpoint:
+    return Endpoint("GET", path, call, summary, is_public=True, is_text=True)
 
 
 def _always(make: Callable[[], Any]) -> Callable[[Exchange], Any]:
@@ -76,43 +76,43 @@ def _always(make: Callable[[], Any]) -> Callable[[Exchange], Any]:
     return lambda _exchange: make()
 
 
-def _of_system(offers: Offers) -> list[Route]:
+def _of_system(offers: Offers) -> list[Endpoint]:
     rows = [
         _text("/", system.say("Iggy API"), "The name of this API"),
         _text("/ping", system.say("pong"), "Whether the broker answers"),
-        Route(
+        Endpoint(
             "GET", "/stats",
             command(Code.GET_STATS, _always(GetStats), answers.stats),
             "Figures of the whole broker", answer=objects.StatsAnswer,
         ),
-        Route(
+        Endpoint(
             "GET", "/cluster/metadata",
             command(Code.GET_CLUSTER_METADATA, _always(GetClusterMetadata), answers.cluster),
             "The nodes", answer=objects.ClusterAnswer,
         ),
-        Route(
+        Endpoint(
             "GET", "/clients",
             command(Code.GET_CLIENTS, _always(GetClients), answers.clients),
             "All connected clients", answer=list[objects.ClientAnswer],
         ),
-        Route(
+        Endpoint(
             "GET", "/clients/{client_id}",
             command(Code.GET_CLIENT, commands.get_client, answers.client_details),
             "A connected client", answer=objects.ClientDetailsAnswer,
         ),
-        Route(
+        Endpoint(
             "GET", "/options/{scope}",
             command(LaterCode.DESCRIBE_OPTIONS, commands.describe_options, answers.options),
             "The options of topics, streams or users", answer=list[objects.OptionAnswer],
         ),
-        Route(
+        Endpoint(
             "POST", "/snapshot", system.snapshot, "An archive that describes the broker",
             body=bodies.SnapshotBody, other_types=(system.ZIP,),
         ),
     ]  # fmt: skip
     if offers.metrics_path is not None:
         rows.append(
-            Route(
+            Endpoint(
                 "GET",
                 offers.metrics_path,
                 system.metrics(offers.metrics_text),
@@ -124,7 +124,7 @@ def _of_system(offers: Offers) -> list[Route]:
     return rows
 
 
-def _of_users(logins: HttpLogins) -> list[Route]:
+def _of_users(logins: HttpLogins) -> list[Endpoint]:
     def login(one: Exchange) -> Outcome:
         return logins.login(one.caller, one.body)
 
@@ -138,142 +138,142 @@ def _of_users(logins: HttpLogins) -> list[Route]:
         return logins.logout(one.caller)
 
     return [
-        Route(
+        Endpoint(
             "POST", "/users/login", login, "Log in with name and password",
             body=bodies.LoginBody, answer=objects.IdentityAnswer, is_public=True,
         ),
-        Route("DELETE", "/users/logout", logout, "Withdraw the token", status=204),
-        Route(
+        Endpoint("DELETE", "/users/logout", logout, "Withdraw the token", status=204),
+        Endpoint(
             "POST", "/users/refresh-token", refresh, "A later token for one that is still valid",
             body=bodies.TokenBody, answer=objects.IdentityAnswer, is_public=True,
         ),
-        Route(
+        Endpoint(
             "GET", "/users",
             command(Code.GET_USERS, _always(GetUsers), answers.users),
             "All users", answer=list[objects.UserAnswer],
         ),
-        Route(
+        Endpoint(
             "POST", "/users",
             command(Code.CREATE_USER, commands.create_user, answers.user_details),
             "Create a user", body=bodies.CreateUserBody, answer=objects.UserDetailsAnswer,
         ),
-        Route(
+        Endpoint(
             "GET", USER,
             command(Code.GET_USER, of_user(GetUser), answers.user_details),
             "A user and its permissions", answer=objects.UserDetailsAnswer,
         ),
-        Route(
+        Endpoint(
             "PUT", USER, command(Code.UPDATE_USER, commands.update_user),
             "Rename a user, or switch it on or off", body=bodies.UpdateUserBody, status=204,
         ),
-        Route(
+        Endpoint(
             "DELETE", USER, command(Code.DELETE_USER, of_user(DeleteUser)),
             "Remove a user", status=204,
         ),
-        Route(
+        Endpoint(
             "PUT", f"{USER}/permissions",
             command(Code.UPDATE_PERMISSIONS, commands.update_permissions),
             "Replace the permissions of a user", body=bodies.PermissionsBody, status=204,
         ),
-        Route(
+        Endpoint(
             "PUT", f"{USER}/password", command(Code.CHANGE_PASSWORD, commands.change_password),
             "Change a password", body=bodies.PasswordBody, status=204,
         ),
-        Route(
+        Endpoint(
             "GET", TOKENS,
             command(
                 Code.GET_PERSONAL_ACCESS_TOKENS, _always(GetPersonalAccessTokens), answers.tokens
             ),
             "The personal access tokens of this user", answer=list[objects.TokenAnswer],
         ),
-        Route(
+        Endpoint(
             "POST", TOKENS,
             command(Code.CREATE_PERSONAL_ACCESS_TOKEN, commands.create_token, answers.raw_token),
             "Create a personal access token",
             body=bodies.CreateTokenBody, answer=objects.RawTokenAnswer,
         ),
-        Route(
+        Endpoint(
             "DELETE", f"{TOKENS}/{{name}}",
             command(Code.DELETE_PERSONAL_ACCESS_TOKEN, commands.delete_token),
             "Withdraw a personal access token", status=204,
         ),
-        Route(
+        Endpoint(
             "POST", f"{TOKENS}/login", login_with_token, "Log in with a personal access token",
             body=bodies.TokenBody, answer=objects.IdentityAnswer, is_public=True,
         ),
     ]  # fmt: skip
 
 
-def _of_streams() -> list[Route]:
+def _of_streams() -> list[Endpoint]:
     return [
-        Route(
+        Endpoint(
             "GET", "/streams", command(Code.GET_STREAMS, _always(GetStreams), answers.streams),
             "All streams", answer=list[objects.StreamAnswer],
         ),
-        Route(
+        Endpoint(
             "POST", "/streams",
             command(Code.CREATE_STREAM, commands.create_stream, answers.new_stream),
             "Create a stream", body=bodies.StreamBody, answer=objects.StreamDetailsAnswer,
         ),
-        Route(
+        Endpoint(
             "GET", STREAM, command(Code.GET_STREAM, of_stream(GetStream), answers.stream_details),
             "A stream and its topics", answer=objects.StreamDetailsAnswer,
         ),
-        Route(
+        Endpoint(
             "PUT", STREAM, command(Code.UPDATE_STREAM, commands.update_stream),
             "Rename a stream", body=bodies.StreamBody, status=204,
         ),
-        Route(
+        Endpoint(
             "DELETE", STREAM, command(Code.DELETE_STREAM, of_stream(DeleteStream)),
             "Remove a stream and everything in it", status=204,
         ),
-        Route(
+        Endpoint(
             "DELETE", f"{STREAM}/purge", command(Code.PURGE_STREAM, of_stream(PurgeStream)),
             "Empty all topics of a stream", status=204,
         ),
     ]  # fmt: skip
 
 
-def _of_topics() -> list[Route]:
+def _of_topics() -> list[Endpoint]:
     return [
-        Route(
+        Endpoint(
             "GET", f"{STREAM}/topics",
             command(
                 Code.GET_TOPICS, of_stream(GetTopics), answers.topics, commands.stream_is_there
             ),
             "The topics of a stream", answer=list[objects.TopicAnswer],
         ),
-        Route(
+        Endpoint(
             "POST", f"{STREAM}/topics", commands.create_topic_or_not_found,
             "Create a topic", body=bodies.CreateTopicBody, answer=objects.TopicDetailsAnswer,
         ),
-        Route(
+        Endpoint(
             "GET", TOPIC, command(Code.GET_TOPIC, of_topic(GetTopic), answers.topic_details),
             "A topic and its partitions", answer=objects.TopicDetailsAnswer,
         ),
-        Route(
+        Endpoint(
             "PUT", TOPIC, command(Code.UPDATE_TOPIC, commands.update_topic),
             "Change a topic", body=bodies.UpdateTopicBody, status=204,
         ),
-        Route(
+        Endpoint(
             "DELETE", TOPIC, command(Code.DELETE_TOPIC, of_topic(DeleteTopic)),
             "Remove a topic and everything in it", status=204,
         ),
-        Route(
+        Endpoint(
             "DELETE", f"{TOPIC}/purge", command(Code.PURGE_TOPIC, of_topic(PurgeTopic)),
             "Empty a topic", status=204,
         ),
-        Route(
+        Endpoint(
             "POST", f"{TOPIC}/partitions",
             command(Code.CREATE_PARTITIONS, commands.create_partitions),
             "Add partitions", body=bodies.PartitionsBody, status=201,
         ),
-        Route(
+        Endpoint(
             "DELETE", f"{TOPIC}/partitions",
             command(Code.DELETE_PARTITIONS, commands.delete_partitions),
             "Remove partitions", query=bodies.PartitionsQuery, status=204,
         ),
-        Route(
+        Endpoint(
             "DELETE", f"{TOPIC}/partitions/{{partition_id}}",
             command(Code.DELETE_SEGMENTS, commands.delete_segments),
             "Delete the oldest segments of a partition", query=bodies.SegmentsQuery, status=204,
@@ -281,22 +281,22 @@ def _of_topics() -> list[Route]:
     ]  # fmt: skip
 
 
-def _of_messages(reads: Streaming) -> list[Route]:
+def _of_messages(reads: Streaming) -> list[Endpoint]:
     async def poll(one: Exchange) -> Outcome:
         return await messages.answer(one, await reads.poll(one, one.query))
 
     return [
-        Route(
+        Endpoint(
             "POST", MESSAGES, messages.send, "Send messages",
             body=bodies.SendBody, query=bodies.SendQuery, status=201,
             other_bodies=(octets.OCTETS, octets.LINES),
         ),
-        Route(
+        Endpoint(
             "GET", MESSAGES, poll, "Poll messages",
             query=bodies.PollQuery, answer=objects.PolledAnswer,
             other_types=(octets.OCTETS, octets.LINES),
         ),
-        Route(
+        Endpoint(
             "GET", f"{MESSAGES}/flush/{{partition_id}}/{{fsync}}",
             command(Code.FLUSH_UNSAVED_BUFFER, commands.flush),
             "Write what a partition holds in memory",
@@ -304,9 +304,9 @@ def _of_messages(reads: Streaming) -> list[Route]:
     ]  # fmt: skip
 
 
-def _of_consumers() -> list[Route]:
+def _of_consumers() -> list[Endpoint]:
     return [
-        Route(
+        Endpoint(
             "GET", OFFSETS,
             command(
                 Code.GET_CONSUMER_OFFSET, commands.get_offset, answers.offset,
@@ -314,16 +314,16 @@ def _of_consumers() -> list[Route]:
             ),
             "A committed offset", query=bodies.OffsetQuery, answer=objects.OffsetAnswer,
         ),
-        Route(
+        Endpoint(
             "PUT", OFFSETS, command(Code.STORE_CONSUMER_OFFSET, commands.store_offset),
             "Commit an offset", body=bodies.StoreOffsetBody, status=204,
         ),
-        Route(
+        Endpoint(
             "DELETE", f"{OFFSETS}/{{consumer_id}}",
             command(Code.DELETE_CONSUMER_OFFSET, commands.delete_offset),
             "Forget a committed offset", query=bodies.PartitionQuery, status=204,
         ),
-        Route(
+        Endpoint(
             "GET", GROUPS,
             command(
                 Code.GET_CONSUMER_GROUPS, commands.get_groups, answers.groups,
@@ -331,13 +331,13 @@ def _of_consumers() -> list[Route]:
             ),
             "The consumer groups of a topic", answer=list[objects.GroupAnswer],
         ),
-        Route(
+        Endpoint(
             "POST", GROUPS,
             command(Code.CREATE_CONSUMER_GROUP, commands.create_group, answers.new_group),
             "Create a consumer group",
             body=bodies.NameBody, answer=objects.GroupDetailsAnswer, status=201,
         ),
-        Route(
+        Endpoint(
             "GET", f"{GROUPS}/{{group_id}}",
             command(
                 Code.GET_CONSUMER_GROUP, commands.get_group, answers.group_details,
@@ -345,7 +345,7 @@ def _of_consumers() -> list[Route]:
             ),
             "A consumer group and its members", answer=objects.GroupDetailsAnswer,
         ),
-        Route(
+        Endpoint(
             "DELETE", f"{GROUPS}/{{group_id}}",
             command(Code.DELETE_CONSUMER_GROUP, commands.delete_group),
             "Remove a consumer group", status=204,
@@ -353,12 +353,12 @@ def _of_consumers() -> list[Route]:
     ]  # fmt: skip
 
 
-def _ours(offers: Offers) -> list[Route]:
+def _ours(offers: Offers) -> list[Endpoint]:
     """What Iggy's server does not have."""
     return [
         _text("/healthz", system.say("ok"), "Whether the shard lives"),
         _text("/readyz", system.readiness(offers.closing), "Whether the shard takes requests"),
-        Route(
+        Endpoint(
             "GET", f"{MESSAGES}/stream", offers.streaming.stream,
             "Messages as server-sent events, from now on or from an offset",
             query=bodies.StreamQuery, other_types=(EVENTS,),

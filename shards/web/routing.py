@@ -11,7 +11,7 @@ from borzoi.shards.web.failures import plain
 
 
 @dataclass(frozen=True)
-class Route:
+class Endpoint:
     """One row of the table: everything that is known of an endpoint."""
 
     method: str
@@ -52,15 +52,15 @@ class Route:
 class Found(NamedTuple):
     """A route, and what the names in its path stand for."""
 
-    route: Route
+    route: Endpoint
     path: dict[str, str]
 
 
 class Router:
     """All routes, by the number of their parts."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._by_size: dict[int, list[tuple[tuple[str, ...], Route]]] = {}
+    def __init__(self, routes: Iterable[Endpoint]) -> None:
+        self._by_size: dict[int, list[tuple[tuple[str, ...], Endpoint]]] = {}
         for route in sorted(routes, key=lambda one: len(one.names)):
             self._by_size.setdefault(len(route.parts), []).append((route.parts, route))
         self._public = {route.path for route in routes if route.is_public}

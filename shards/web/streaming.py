@@ -19,7 +19,7 @@ from borzoi.quantities import parse_duration_us
 from borzoi.router.target import Target
 from borzoi.shards.web.arrivals import Arrivals
 from borzoi.shards.web.bodies import PollQuery, StreamQuery
-from borzoi.shards.web.connections import HttpConnection
+from borzoi.shards.web.connections import WebConnection
 from borzoi.shards.web.exchange import Exchange, Outcome
 from borzoi.shards.web.failures import Failure, failure_of, plain
 from borzoi.shards.web.message_json import message_at
@@ -111,7 +111,7 @@ class Streaming:
     def _is_over(self, one: Exchange) -> bool:
         connection = one.request.protocol
         return self._closing.is_set() or (
-            isinstance(connection, HttpConnection) and connection.ended
+            isinstance(connection, WebConnection) and connection.ended
         )
 
 

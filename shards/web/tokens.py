@@ -42,7 +42,7 @@ class InvalidToken(Exception):
     """The token is none, not ours, not valid now, or withdrawn."""
 
 
-class Claims(NamedTuple):
+class TokenClaims(NamedTuple):
     """What a token says of a login."""
 
     user_id: int
@@ -61,7 +61,7 @@ class Tokens:
         self,
         settings: Jwt,
         keys: Keys,
-        is_revoked: Callable[[Claims], bool],
+        is_revoked: Callable[[TokenClaims], bool],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
@@ -69,7 +69,7 @@ class Tokens:
         self._is_revoked = is_revoked
         self._clock = clock
         self._leeway_s = settings.clock_skew // SECOND
-        self._seen: OrderedDict[str, Claims] = OrderedDict()
+        self._seen: OrderedDict[str, TokenClaims] = OrderedDict()
 
     def issue(self, user_id: int, born: int, *, knows_all_codecs: bool = False) -> AccessToken:
         """A token for a user, valid from now on or from `http.jwt.not_before` later."""
@@ -91,7 +91,7 @@ class Tokens:
             claims["codecs"] = True
         return AccessToken(jwt.encode(claims, self._keys.signing, self._keys.algorithm), expiry)
 
-    def check(self, token: str) -> Claims:
+    def check(self, token: str) -> TokenClaims:
         """What a token says, if it is valid now. InvalidToken otherwise."""
         claims = self._seen.get(token)
         if claims is None:
@@ -102,7 +102,7 @@ class Tokens:
         self.check_again(claims)
         return claims
 
-    def check_again(self, claims: Claims) -> None:
+    def check_again(self, claims: TokenClaims) -> None:
         """Raise InvalidToken if what a token said before does not hold any more."""
         now = self._clock()
         if claims.expiry + self._leeway_s <= now or claims.not_before - self._leeway_s > now:
@@ -110,7 +110,7 @@ class Tokens:
         if self._is_revoked(claims):
             raise InvalidToken("withdrawn")
 
-    def _read(self, token: str) -> Claims:
+    def _read(self, token: str) -> TokenClaims:
         if len(token) > TOKEN_SIZE_MAX:
             raise InvalidToken(f"{len(token)} characters where {TOKEN_SIZE_MAX} are allowed")
         try:
@@ -129,7 +129,7 @@ class Tokens:
             raise InvalidToken(str(error)) from error
 
 
-def claims_of(said: dict[str, Any]) -> Claims:
+def claims_of(said: dict[str, Any]) -> TokenClaims:
     """The claims of a token whose signature is right; ValueError or TypeError for odd ones."""
     born = said.get("born")
     if born is not None and not isinstance(born, int):
@@ -137,7 +137,7 @@ def claims_of(said: dict[str, Any]) -> Claims:
     user_id, expiry = int(said["sub"]), float(said["exp"])
     if not 0 <= user_id <= U32_MAX or not 0 <= expiry <= EXPIRY_MAX_S:
         raise ValueError(f"user {user_id} until {expiry}")
-    return Claims(
+    return TokenClaims(
         user_id,
         born,
         str(said["jti"]),

@@ -37,7 +37,7 @@ SCRATCH: Final = memoryview(bytearray(16 * 1024))
 Part = bytes | memoryview
 
 
-class State(Enum):
+class ConnectionState(Enum):
     """How far a connection is."""
 
     UPGRADE = "upgrade"
@@ -56,7 +56,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._origins = rules.origins
         self._unframer = Unframer(rules.takes, rules.frame_size_max, rules.message_size_max)
         self._transport: asyncio.Transport
-        self._state = State.UPGRADE
+        self._state = ConnectionState.UPGRADE
         self._head = bytearray()
         self._buffer = SCRATCH
         self._is_write_paused = False
@@ -78,21 +78,21 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
-        is_open = self._state is State.OPEN
+        is_open = self._state is ConnectionState.OPEN
         self._buffer = self._connection.get_buffer(sizehint) if is_open else SCRATCH
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived where `get_buffer` said."""
-        if self._state is State.OPEN:
+        if self._state is ConnectionState.OPEN:
             self._take(nbytes)
-        elif self._state is State.UPGRADE:
+        elif self._state is ConnectionState.UPGRADE:
             self._head += SCRATCH[:nbytes]
             self._upgrade()
 
     def eof_received(self) -> bool:
         """The client sends no more; what it has sent is answered."""
-        return self._state is State.OPEN and self._connection.eof_received()
+        return self._state is ConnectionState.OPEN and self._connection.eof_received()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection has ended."""
@@ -120,9 +120,9 @@ class WebSocket(asyncio.BufferedProtocol):
         if not upgrade.size:
             self._part()
             return
-        self._state = State.OPEN
+        self._state = ConnectionState.OPEN
         # A client in a hurry does not wait for the answer.
-        while rest and self._state is State.OPEN:
+        while rest and self._state is ConnectionState.OPEN:
             buffer = self.get_buffer(-1)
             present = rest[: len(buffer)]
             buffer[: len(present)] = present
@@ -139,16 +139,16 @@ class WebSocket(asyncio.BufferedProtocol):
         if unframer.failure:
             self._close_with(close_frame(unframer.failure))
         elif unframer.closing is not None:
-            if self._state is State.OPEN and not self._connection.eof_received():
+            if self._state is ConnectionState.OPEN and not self._connection.eof_received():
                 self.close()
-        elif nbytes == len(buffer) and self._state is State.OPEN:
+        elif nbytes == len(buffer) and self._state is ConnectionState.OPEN:
             # The loop reads a socket many times in one turn as long as buffers come back full.
             self._connection.wait_for_turn()
 
     def _answer_ping(self) -> None:
         """Answer the last ping; one that is not read keeps no memory, its answer waits."""
         carried = self._unframer.ping
-        if carried is None or self._is_write_paused or self._state is not State.OPEN:
+        if carried is None or self._is_write_paused or self._state is not ConnectionState.OPEN:
             return
         self._unframer.ping = None
         self._transport.write(pong_frame(carried))
@@ -157,12 +157,12 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send a binary message."""
-        if self._state is State.OPEN:
+        if self._state is ConnectionState.OPEN:
             self._transport.write(binary_head(len(data)) + data)
 
     def writelines(self, parts: Iterable[Part]) -> None:
         """Send a binary message of several parts, without copying them."""
-        if self._state is State.OPEN:
+        if self._state is ConnectionState.OPEN:
             whole: list[Part] = [b"", *parts]
             whole[0] = binary_head(sum(map(len, whole)))
             self._transport.writelines(whole)
@@ -170,7 +170,7 @@ class WebSocket(asyncio.BufferedProtocol):
     def close(self) -> None:
         """End the connection behind what was written."""
         carried = self._unframer.closing
-        if self._state is State.UPGRADE:
+        if self._state is ConnectionState.UPGRADE:
             self._transport.close()
         elif carried is None:
             self._close_with(close_frame(NORMAL))
@@ -181,12 +181,12 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """End the connection now."""
-        self._state = State.CLOSING
+        self._state = ConnectionState.CLOSING
         self._transport.abort()
 
     def is_closing(self) -> bool:
         """Whether nothing is sent any more."""
-        return self._state is State.CLOSING or self._transport.is_closing()
+        return self._state is ConnectionState.CLOSING or self._transport.is_closing()
 
     def pause_reading(self) -> None:
         """Take no bytes for a while."""
@@ -203,7 +203,7 @@ class WebSocket(asyncio.BufferedProtocol):
         return False
 
     def _close_with(self, frame: bytes) -> None:
-        if self._state is State.OPEN and not self._transport.is_closing():
+        if self._state is ConnectionState.OPEN and not self._transport.is_closing():
             self._transport.write(frame)
             self._part()
 
@@ -212,7 +212,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
         A close while bytes are unread is a reset, which may overtake what was said last.
         """
-        self._state = State.CLOSING
+        self._state = ConnectionState.CLOSING
         transport = self._transport
         if transport.can_write_eof():
             transport.write_eof()

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from borzoi.spark.pipeline import Place, place_options, with_payload, with_spark
+from borzoi.spark.pipeline import BrokerTopic, place_options, with_payload, with_spark
 from borzoi.terminal import VisibleErrors, say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run(spark: "SparkSession", place: Place, target: str, since: str, until: str) -> int:
+def run(spark: "SparkSession", place: BrokerTopic, target: str, since: str, until: str) -> int:
     """How many rows there were in that time."""
     rows = (
         spark.read.format("iggy")
@@ -41,7 +41,7 @@ def run(spark: "SparkSession", place: Place, target: str, since: str, until: str
 @click.option("--since", required=True, help="A time such as 2030-01-31T12:00:00Z, or -2h.")
 @click.option("--until", required=True)
 def main(
-    place: Place,
+    place: BrokerTopic,
     master: str,
     target: str,
     since: str,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from borzoi.spark.pipeline import Place, follow, place_options, with_spark
+from borzoi.spark.pipeline import BrokerTopic, follow, place_options, with_spark
 from borzoi.terminal import VisibleErrors, say
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def per_minute(rows: "DataFrame", late: str = "10 minutes") -> "DataFrame":
     )
 
 
-def run(spark: "SparkSession", place: Place, target: str, late: str = "10 minutes") -> int:
+def run(spark: "SparkSession", place: BrokerTopic, target: str, late: str = "10 minutes") -> int:
     """Everything there is now; started again it goes on with what has come since."""
     rows = (
         spark.readStream.format("iggy")
@@ -59,7 +59,7 @@ def run(spark: "SparkSession", place: Place, target: str, late: str = "10 minute
 @click.option("--to", "target", required=True)
 @click.option("--late", default="10 minutes", show_default=True)
 def main(
-    place: Place,
+    place: BrokerTopic,
     master: str,
     target: str,
     late: str,

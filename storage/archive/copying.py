@@ -15,10 +15,10 @@ from borzoi.storage.archive.store import PIECE_SIZE, ArchiveStore, ObjectMissing
 from borzoi.storage.files import TEMPORARY_SUFFIX, Files
 
 GoOn = Callable[[], bool]
-"""Called between two pieces; False ends the copying with Stopped."""
+"""Called between two pieces; False ends the copying with CopyingStopped."""
 
 
-class Stopped(Exception):
+class CopyingStopped(Exception):
     """The broker stops; what was begun is begun again by the next one."""
 
 
@@ -41,7 +41,7 @@ def upload(
         position = 0
         while position < size:
             if not go_on():
-                raise Stopped
+                raise CopyingStopped
             piece = files.pread(fd, min(PIECE_SIZE, size - position), position)
             if not piece:
                 raise OSError(f"the file for {key} ends after {position} of {size} bytes")
@@ -110,7 +110,7 @@ def _checked(store: ArchiveStore, key: str, record: FileRecord, go_on: GoOn) -> 
     with closing(store.read(key)) as pieces:
         for piece in pieces:
             if not go_on():
-                raise Stopped
+                raise CopyingStopped
             digest.update(piece)
             size += len(piece)
             if size > record.size:

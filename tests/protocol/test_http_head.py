@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from borzoi.protocol.http_head import (
     HEAD_SIZE_MAX,
     REASONS,
+    HttpRefused,
     HttpRequest,
-    Refused,
     read_head,
     response_head,
 )
@@ -54,7 +54,7 @@ def test_understood_however_it_is_cut(head: bytes, wanted: HttpRequest) -> None:
     ],
 )
 def test_refused(head: bytes, status: int) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HttpRefused) as refused:
         read_head(head)
     assert refused.value.status == status
 
@@ -65,7 +65,7 @@ def test_the_largest_head() -> None:
     assert len(largest) == HEAD_SIZE_MAX
     assert read_head(largest) == HttpRequest("GET", "/metrics")
     assert read_head(largest[:-1]) is None
-    with pytest.raises(Refused):
+    with pytest.raises(HttpRefused):
         read_head(largest[:-4] + b"x\r\n\r\n")
 
 
@@ -78,7 +78,7 @@ PARTS = st.sampled_from(
 def test_garbage_is_refused_or_waited_for(data: bytes) -> None:
     try:
         found = read_head(data)
-    except Refused as refused:
+    except HttpRefused as refused:
         found, status = None, refused.status
     else:
         status = 200

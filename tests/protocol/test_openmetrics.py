@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from borzoi.protocol.openmetrics import (
     ROWS_PER_PIECE,
     Family,
-    Kind,
+    MetricKind,
     Row,
     escaped,
     exposition,
@@ -24,10 +24,12 @@ def text_of(*families: Family) -> str:
 
 def test_every_kind_as_it_is_written() -> None:
     assert text_of(
-        Family("messages", Kind.GAUGE, "total count of messages", (), [((), 7)]),
-        Family("sent_bytes", Kind.COUNTER, 'sent, "all"', ("shard",), [((0,), 1.5), ((1,), 2)]),
-        Family("build", Kind.INFO, "which", ("version",), [(("0.1",), 1)]),
-        Family("empty", Kind.GAUGE, "nothing yet", ("x",), []),
+        Family("messages", MetricKind.GAUGE, "total count of messages", (), [((), 7)]),
+        Family(
+            "sent_bytes", MetricKind.COUNTER, 'sent, "all"', ("shard",), [((0,), 1.5), ((1,), 2)]
+        ),
+        Family("build", MetricKind.INFO, "which", ("version",), [(("0.1",), 1)]),
+        Family("empty", MetricKind.GAUGE, "nothing yet", ("x",), []),
     ) == (
         "# TYPE messages gauge\n"
         "# HELP messages total count of messages\n"
@@ -67,7 +69,7 @@ NAMES = st.text(st.characters() | st.sampled_from('\\"\n\r\t{},=# \udc80'), max_
 
 @given(NAMES, NAMES)
 def test_any_name_reads_back(stream: str, topic: str) -> None:
-    text = text_of(Family("m", Kind.GAUGE, "help", ("s", "t"), [((stream, topic), 1)]))
+    text = text_of(Family("m", MetricKind.GAUGE, "help", ("s", "t"), [((stream, topic), 1)]))
     (family,) = parsed(text)
     (sample,) = family.samples
     assert sample.labels == {"s": readable(stream), "t": readable(topic)}
@@ -84,7 +86,7 @@ def test_a_name_cannot_forge_a_line() -> None:
 
 def test_pieces_are_bounded_and_join_to_one_text() -> None:
     rows: list[Row] = [((place,), place) for place in range(3 * ROWS_PER_PIECE)]
-    pieces = list(exposition([Family("m", Kind.GAUGE, "many", ("place",), rows)]))
+    pieces = list(exposition([Family("m", MetricKind.GAUGE, "many", ("place",), rows)]))
     assert max(piece.count(b"\n") for piece in pieces) <= ROWS_PER_PIECE + 1
     (family,) = parsed(b"".join(pieces).decode())
     assert [sample.value for sample in family.samples] == [value for _, value in rows]

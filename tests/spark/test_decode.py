@@ -13,11 +13,11 @@ from borzoi.protocol.batch import sent_index
 from borzoi.protocol.headers import encode_user_headers, header_field
 from borzoi.protocol.message import Message, encode_messages
 from borzoi.spark.columns import HEADERS, NULLABLE, TYPES, Column, arrow_schema
-from borzoi.spark.decode import ROWS_MAX, Place, decode_run
+from borzoi.spark.decode import ROWS_MAX, MessageOrigin, decode_run
 from borzoi.spark.failures import IggyError
 from borzoi.spark.polling import Run
 
-PLACE = Place("s", "t", 3)
+PLACE = MessageOrigin("s", "t", 3)
 NAMES = (*TYPES, HEADERS)
 
 

@@ -15,7 +15,7 @@ from borzoi.main import main
 from borzoi.spark.examples import backfill, windows
 from borzoi.spark.failures import InvalidOption
 from borzoi.spark.pipeline import (
-    Place,
+    BrokerTopic,
     check_target,
     error_line,
     follow,
@@ -27,9 +27,9 @@ from tests.spark.conftest import STREAM, Queries
 pytestmark = pytest.mark.slow
 
 
-def place_of(queries: Queries, topic: str) -> Place:
+def place_of(queries: Queries, topic: str) -> BrokerTopic:
     options = {name: text for name, text in queries.broker.options.items() if name != "stream"}
-    return Place(options, STREAM, topic)
+    return BrokerTopic(options, STREAM, topic)
 
 
 def borzoi(queries: Queries, *arguments: str) -> list[str]:

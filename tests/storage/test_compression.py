@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from borzoi.protocol.errors import BrokerError, InvalidMessageChecksum
 from borzoi.storage.block_index import BLOCK_SIZE, FOOTER, read_block_index
 from borzoi.storage.codecs import Codec
-from borzoi.storage.compressor import NotCompressed, Stopped, compress_segment
+from borzoi.storage.compressor import CompressionStopped, NotCompressed, compress_segment
 from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.files import Files, FileStatus
 from borzoi.storage.files import Path as FilePath
@@ -186,7 +186,7 @@ def test_what_does_not_verify_is_not_compressed(tmp_path: Path) -> None:
             with pytest.raises(NotCompressed):
                 compress()
         overwrite(path, whole)
-    with pytest.raises(Stopped):
+    with pytest.raises(CompressionStopped):
         compress(is_stopped=True)
     assert not list(Path(partition.directory).glob("*.lz4*"))
     assert compress() == Path(compressing_path(partition.directory, 0, Codec.LZ4)).stat().st_size

@@ -15,8 +15,8 @@ from borzoi.storage.wal import (
     ENTRY_SIZE_MIN,
     START,
     WINDOW_SIZE,
+    EntryPlace,
     InvalidEntry,
-    LogEnd,
     WalDamaged,
     WalEntry,
     decode_entry,
@@ -48,7 +48,7 @@ def ends_of(entries: list[WalEntry]) -> list[int]:
     return ends
 
 
-def read_log(path: Path, start: LogEnd = START, end: int | None = None) -> list[WalEntry]:
+def read_log(path: Path, start: EntryPlace = START, end: int | None = None) -> list[WalEntry]:
     fd = FILES.open(path, os.O_RDONLY)
     try:
         end = FILES.size(fd) if end is None else end
@@ -123,7 +123,7 @@ def test_append_sync_reopen(tmp_path: Path) -> None:
     for entry, end in zip(ENTRIES, ends_of(ENTRIES)[1:], strict=True):
         wal.append(encode_entry(entry))
         wal.sync()
-        assert wal.end == LogEnd(entry.index, end)
+        assert wal.end == EntryPlace(entry.index, end)
     wal.close()
     assert open_and_read(path) == ENTRIES
     assert path.stat().st_mode & 0o777 == 0o600
@@ -134,8 +134,8 @@ def test_readers_stop_at_the_end_they_are_given(tmp_path: Path) -> None:
     ends = ends_of(ENTRIES)
     path.write_bytes(log_of(ENTRIES[:3]) + b"what is being written right now")
     assert read_log(path, START, ends[3]) == ENTRIES[:3]
-    assert read_log(path, LogEnd(1, ends[1]), ends[3]) == ENTRIES[1:3]
-    assert read_log(path, LogEnd(3, ends[3]), ends[3]) == []
+    assert read_log(path, EntryPlace(1, ends[1]), ends[3]) == ENTRIES[1:3]
+    assert read_log(path, EntryPlace(3, ends[3]), ends[3]) == []
 
 
 def test_readers_refuse_what_does_not_fit(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ def test_readers_refuse_what_does_not_fit(tmp_path: Path) -> None:
     ends = ends_of(ENTRIES)
     path.write_bytes(log_of(ENTRIES))
     with pytest.raises(WalDamaged, match="where entry 3 should be: there is entry 2 instead"):
-        read_log(path, LogEnd(2, ends[1]))
+        read_log(path, EntryPlace(2, ends[1]))
     with pytest.raises(WalDamaged, match=f"damaged at byte {ends[1] + 1}"):
-        read_log(path, LogEnd(1, ends[1] + 1))
+        read_log(path, EntryPlace(1, ends[1] + 1))
     with pytest.raises(WalDamaged, match="damaged at byte"):
         read_log(path, START, ends[3] - 1)
     with pytest.raises(WalDamaged, match=f"the file ends here, not at {ends[-1] + 5}"):
@@ -156,9 +156,9 @@ def test_opening_behind_a_snapshot_looks_only_at_the_rest(tmp_path: Path) -> Non
     path = tmp_path / "log"
     ends = ends_of(ENTRIES)
     path.write_bytes(b"\xff" * ends[2] + log_of(ENTRIES[2:]))
-    wal = open_wal(path, FILES, after=LogEnd(2, ends[2]))
+    wal = open_wal(path, FILES, after=EntryPlace(2, ends[2]))
     wal.close()
-    assert wal.end == LogEnd(5, ends[5])
+    assert wal.end == EntryPlace(5, ends[5])
     assert wal.torn is None
 
 
@@ -167,7 +167,7 @@ def test_a_log_shorter_than_its_snapshot_is_refused(tmp_path: Path) -> None:
     path.write_bytes(log_of(ENTRIES[:2]))
     size = path.stat().st_size
     with pytest.raises(WalDamaged, match=f"ends here, but {size + 1} bytes were known to be good"):
-        open_wal(path, FILES, after=LogEnd(3, size + 1))
+        open_wal(path, FILES, after=EntryPlace(3, size + 1))
     with pytest.raises(WalDamaged, match="were known to be good"):
         open_wal(path, FILES, published_position=size + 1)
     assert path.read_bytes() == log_of(ENTRIES[:2])
@@ -183,7 +183,7 @@ def test_truncated_at_every_byte_of_the_last_entry(tmp_path: Path) -> None:
         assert (wal.torn is None) == (size == last)
         if wal.torn is not None:
             assert (wal.torn.position, wal.torn.size) == (last, size - last)
-        assert wal.end == LogEnd(4, last)
+        assert wal.end == EntryPlace(4, last)
         # The place is free again, with the same index.
         wal.append(encode_entry(entry_of(5, b"again")))
         wal.close()
@@ -353,7 +353,7 @@ def test_a_full_disk_leaves_nothing_and_ends_when_there_is_room(
         with pytest.raises(OSError, match="full"):
             wal.append(encode_entry(ENTRIES[1]))
         assert path.read_bytes() == log_of(ENTRIES[:1])
-        assert wal.end == LogEnd(1, ends_of(ENTRIES)[1])
+        assert wal.end == EntryPlace(1, ends_of(ENTRIES)[1])
     files.room = 1 << 30
     wal.append(encode_entry(ENTRIES[1]))
     wal.close()

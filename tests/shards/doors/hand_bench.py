@@ -28,8 +28,7 @@ from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.doors.carried import SessionOfConnection
 from borzoi.shards.doors.tcp import Connection
 from borzoi.shards.faults.in_work import HEAD_SIZE_MAX as WORK_HEAD_MAX
-from borzoi.shards.faults.in_work import REQUEST, WHERE_MASK, InWork, read_in_work
-from borzoi.shards.faults.in_work import Request as RequestInWork
+from borzoi.shards.faults.in_work import REQUEST, WHERE_MASK, InWork, RequestInWork, read_in_work
 from borzoi.shards.faults.poison import Guard
 from borzoi.shards.serving.reply import OK as SUCCESS
 from borzoi.shards.serving.reply import Reply, Status

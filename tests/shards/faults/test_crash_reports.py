@@ -22,19 +22,19 @@ from borzoi.shards.faults.crash_reports import (
     read_trace,
     signal_name,
 )
-from borzoi.shards.faults.in_work import Request
+from borzoi.shards.faults.in_work import RequestInWork
 
 NOW_S: Final = 1_800_000_000.25
 PASSWORD: Final = b"open sesame"
 
 
-def death_with(request: Request | None, shard: int = 3) -> Death:
+def death_with(request: RequestInWork | None, shard: int = 3) -> Death:
     return Death(shard, 2, 4711, signal.SIGBUS, 12.34, request, "Fatal Python error: Bus error\n")
 
 
 def test_what_a_report_says() -> None:
     head = b"\x01\x01\x04\x01\0\0\0\x02\x06orders\x02\x01t\x1b[31m"
-    text = describe(death_with(Request(100, 300, head, 1)), NOW_S)
+    text = describe(death_with(RequestInWork(100, 300, head, 1)), NOW_S)
     assert "shard 3, generation 2, process 4711" in text
     assert "ended by SIGBUS (7) at 2027-01-15T08:00:00Z after 12.3 s" in text
     assert "POLL_MESSAGES (100), 300 bytes, user 1" in text
@@ -42,8 +42,8 @@ def test_what_a_report_says() -> None:
     assert "orders" in text
     assert "\x1b" not in text
     assert text.endswith("Fatal Python error: Bus error\n")
-    assert "not logged in" in describe(death_with(Request(77, 0, b"", None)), NOW_S)
-    assert "unknown (77)" in describe(death_with(Request(77, 0, b"", None)), NOW_S)
+    assert "not logged in" in describe(death_with(RequestInWork(77, 0, b"", None)), NOW_S)
+    assert "unknown (77)" in describe(death_with(RequestInWork(77, 0, b"", None)), NOW_S)
     assert "no request" in describe(death_with(None), NOW_S)
     silent = death_with(None)._replace(trace="", number=signal.SIGKILL)
     assert "left no traceback" in describe(silent, NOW_S)
@@ -53,11 +53,11 @@ def test_what_a_report_says() -> None:
 def test_passwords_and_messages_are_not_in_a_report() -> None:
     for code in Code:
         if "USER" in code.name or "TOKEN" in code.name or "PASSWORD" in code.name:
-            text = describe(death_with(Request(code, 50, PASSWORD, None)), NOW_S)
+            text = describe(death_with(RequestInWork(code, 50, PASSWORD, None)), NOW_S)
             assert PASSWORD.decode() not in text, code
             assert PASSWORD.hex(" ") not in text, code
     payload = encode_send_messages("s", "t", PartitionId(0), [Message(PASSWORD)])
-    request = Request(Code.SEND_MESSAGES, len(payload), payload, 1)
+    request = RequestInWork(Code.SEND_MESSAGES, len(payload), payload, 1)
     assert PASSWORD.hex(" ") not in describe(death_with(request), NOW_S)
     assert payload[:8].hex(" ") in describe(death_with(request), NOW_S)
 

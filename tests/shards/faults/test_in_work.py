@@ -15,7 +15,7 @@ from borzoi.shards.faults.in_work import (
     MEMORY_SIZE,
     REQUEST,
     InWork,
-    Request,
+    RequestInWork,
     read_in_work,
     user_bits,
 )
@@ -33,12 +33,12 @@ def test_it_fits_into_the_control_memory_and_is_seen_from_outside() -> None:
     in_work = InWork(own.in_work)
     payload = bytes(range(256)) * 20
     in_work.copy(Code.GET_STREAM, memoryview(payload), user_bits(None))
-    assert read_in_work(theirs.in_work, -1, 0) == Request(
+    assert read_in_work(theirs.in_work, -1, 0) == RequestInWork(
         Code.GET_STREAM, len(payload), payload[:HEAD_SIZE_MAX], None
     )
     assert own.last_beat() == 77
     in_work.copy(Code.GET_STREAM, memoryview(b""), user_bits(0))
-    assert read_in_work(theirs.in_work, -1, 0) == Request(Code.GET_STREAM, 0, b"", 0)
+    assert read_in_work(theirs.in_work, -1, 0) == RequestInWork(Code.GET_STREAM, 0, b"", 0)
     in_work.words[REQUEST] = 0
     assert read_in_work(theirs.in_work, -1, 0) is None
 
@@ -50,7 +50,7 @@ def test_a_request_in_the_arena(size: int) -> None:
     os.pwrite(arena_fd, encode_request(Code.POLL_MESSAGES, payload), 1000)
     in_work = InWork()
     in_work.words[REQUEST] = 1008 + user_bits(3)
-    assert read_in_work(in_work.words, arena_fd, ARENA_SIZE) == Request(
+    assert read_in_work(in_work.words, arena_fd, ARENA_SIZE) == RequestInWork(
         Code.POLL_MESSAGES, size, payload[:HEAD_SIZE_MAX], 3
     )
     os.close(arena_fd)

@@ -39,7 +39,7 @@ from borzoi.shards.metadata.commands import CreateToken, DeleteExpiredTokens, Se
 from borzoi.shards.metadata.effects import Effects, GroupRef, RunPurged, RunRemoved, TopicRef
 from borzoi.shards.metadata.entries import Stored
 from borzoi.shards.metadata.entry_form import new_entry
-from borzoi.shards.metadata.state import Group, Place, Run, State, Token
+from borzoi.shards.metadata.state import BoardPlace, Group, Run, State, Token
 from tests.shards.metadata.commands import World, create_topic, create_user, small_world
 
 FIRST_RUN = Run(0, 3, birth=3, first_slot=1, created_at=3000)
@@ -85,7 +85,13 @@ def test_missing_things_are_none_or_their_own_error() -> None:
 def test_partitions_lead_to_birth_and_slot() -> None:
     topic = small_world().state.topic(0, 0)
     places = [topic.partition(id) for id in range(5)]
-    assert places == [Place(3, 1), Place(3, 2), Place(3, 3), Place(5, 5), Place(5, 6)]
+    assert places == [
+        BoardPlace(3, 1),
+        BoardPlace(3, 2),
+        BoardPlace(3, 3),
+        BoardPlace(5, 5),
+        BoardPlace(5, 6),
+    ]
     for id in (-1, 5, 1_000_000):
         assert topic.find_partition(id) is None
         assert topic.find_run(id) is None
@@ -101,7 +107,7 @@ def test_a_topic_without_partitions_has_no_run_and_starts_at_0_later() -> None:
     assert topic.partitions_count == 0
     assert topic.find_partition(0) is None
     world.run(CreatePartitions(0, "empty", 1))
-    assert topic.partition(0) == Place(8, 7)
+    assert topic.partition(0) == BoardPlace(8, 7)
 
 
 def test_deleting_partitions_takes_the_highest_and_splits_a_run() -> None:
@@ -120,8 +126,8 @@ def test_deleting_partitions_takes_the_highest_and_splits_a_run() -> None:
     assert effects.needs_barrier
     # Made again they have a new birth, and the freed slots are used again.
     world.run(CreatePartitions(0, 0, 1))
-    assert topic.partition(2) == Place(8, 3)
-    assert topic.partition(1) == Place(3, 2)
+    assert topic.partition(2) == BoardPlace(8, 3)
+    assert topic.partition(1) == BoardPlace(3, 2)
 
 
 def test_purging_a_topic_gives_all_runs_a_new_birth() -> None:

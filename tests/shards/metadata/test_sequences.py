@@ -30,7 +30,7 @@ from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.slots import FIRST_SLOT, IdPool
 from borzoi.shards.metadata.state import Run, State
 from borzoi.shards.metadata_log.snapshot import dump, load
-from borzoi.storage.wal import LogEnd
+from borzoi.storage.wal import EntryPlace
 from tests.shards.metadata.commands import World
 
 # Few names and small ids, so that commands meet each other all the time.
@@ -211,11 +211,11 @@ def test_copies_stay_equal_whatever_happens(commands: list[MetadataCommand], cut
     for entry in world.entries[:cut]:
         apply(first, entry)
     index = min(cut, world.index)
-    snapshot = load(dump(first, LogEnd(index, 99)))
+    snapshot = load(dump(first, EntryPlace(index, 99)))
     assert snapshot.state == first
-    assert snapshot.end == LogEnd(index, 99)
+    assert snapshot.end == EntryPlace(index, 99)
     for entry in world.entries[cut:]:
         apply(snapshot.state, entry)
     assert snapshot.state == world.state
     # The order of iteration is part of it: lists that clients see must not depend on a restart.
-    assert dump(snapshot.state, LogEnd(0, 0)) == dump(world.state, LogEnd(0, 0))
+    assert dump(snapshot.state, EntryPlace(0, 0)) == dump(world.state, EntryPlace(0, 0))

@@ -34,7 +34,7 @@ from borzoi.storage.wal import (
     ENTRY_SIZE_MIN,
     NOTHING_PUBLISHED,
     START,
-    LogEnd,
+    EntryPlace,
     PublishedLog,
     WalDamaged,
     WalEntry,
@@ -101,14 +101,14 @@ def test_the_steps_of_one_command(directory: Directory) -> None:
     entry = writer.prepare(CreateStream("a"), user_id=0, timestamp=5)
     assert directory.log.stat().st_size == 0
     writer.append(entry)
-    assert writer.end == LogEnd(1, len(entry))
+    assert writer.end == EntryPlace(1, len(entry))
     assert writer.state == State()
     writer.sync()
     assert not writer.applied()
     assert writer.state.stream("a").created_at == 5
     with pytest.raises(StreamNameAlreadyExists):
         writer.prepare(CreateStream("a"), user_id=0, timestamp=6)
-    assert writer.end == LogEnd(1, len(entry))
+    assert writer.end == EntryPlace(1, len(entry))
     writer.close()
 
 

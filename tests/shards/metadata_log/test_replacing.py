@@ -19,7 +19,7 @@ from borzoi.shards.metadata_log.snapshot import SnapshotDamaged, dump, previous_
 from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.storage.files import Files
 from borzoi.storage.files import Path as AnyPath
-from borzoi.storage.wal import LogEnd, PublishedLog, WalDamaged, log_start
+from borzoi.storage.wal import EntryPlace, PublishedLog, WalDamaged, log_start
 from borzoi.storage.wal_writer import WalFailed
 from tests.shards.metadata.commands import SETTINGS
 from tests.shards.metadata_log.test_copies import Directory, run
@@ -81,7 +81,7 @@ def test_readers_go_on_in_the_other_file_wherever_they_are(tmp_path: Path) -> No
     assert published == (14, size - published.base, 6, published.base)
     assert directory.log.stat().st_size == published.position < size
     assert log_start(Files(), directory.log).index == 5
-    assert writer.copy.end == writer.end == LogEnd(14, published.position)
+    assert writer.copy.end == writer.end == EntryPlace(14, published.position)
     # What was published before is still true for a reader that was slow to look.
     copies[0].follow(before)
     assert copies[0].state == writer.state

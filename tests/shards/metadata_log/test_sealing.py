@@ -15,7 +15,7 @@ from borzoi.shards.metadata_log.snapshot import SnapshotDamaged, dump, load
 from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files
-from borzoi.storage.wal import START, LogEnd, decode_entry, encode_entry, read_entries
+from borzoi.storage.wal import START, EntryPlace, decode_entry, encode_entry, read_entries
 from tests.shards.metadata.commands import SETTINGS
 from tests.storage.ciphers import KEY, OTHER_KEY
 
@@ -124,9 +124,9 @@ def test_snapshots_are_encrypted_and_the_log_is_shortened_behind_them(tmp_path: 
 def test_a_snapshot_opens_with_its_key_only(tmp_path: Path) -> None:
     directory = Directory(tmp_path)
     writer = directory.write(ON, "MARKER")
-    data = dump(writer.state, LogEnd(1, 100), 1, ON)
+    data = dump(writer.state, EntryPlace(1, 100), 1, ON)
     assert b"MARKER" not in data
-    assert b"MARKER" in dump(writer.state, LogEnd(1, 100), 1, OFF)
+    assert b"MARKER" in dump(writer.state, EntryPlace(1, 100), 1, OFF)
     assert load(data, ON).state == load(data, OFF).state == writer.state
     for wrong in (None, OTHER):
         with pytest.raises(SnapshotDamaged):

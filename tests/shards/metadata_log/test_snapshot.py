@@ -21,11 +21,11 @@ from borzoi.shards.metadata_log.snapshot import (
     read_snapshot,
 )
 from borzoi.storage.files import Files
-from borzoi.storage.wal import LogEnd
+from borzoi.storage.wal import EntryPlace
 from tests.shards.metadata.commands import World, create_topic, small_world
 
 FILES = Files()
-END = LogEnd(8, 1234)
+END = EntryPlace(8, 1234)
 
 
 def busy_state() -> State:
@@ -40,13 +40,13 @@ def test_round_trip() -> None:
     assert state.slots.counts
     assert state.stream(0).topic_ids.freed
     assert load(dump(state, END)) == Snapshot(state, END)
-    assert load(dump(State(), LogEnd(0, 0))) == Snapshot(State(), LogEnd(0, 0))
+    assert load(dump(State(), EntryPlace(0, 0))) == Snapshot(State(), EntryPlace(0, 0))
 
 
 def test_the_state_is_what_messagepack_packs() -> None:
     """One form in bytes, whichever of the two codecs writes it."""
     state = small_world().state
-    body = dump(state, LogEnd(1, 2))[HEADER.size : -CHECKSUM_SIZE]
+    body = dump(state, EntryPlace(1, 2))[HEADER.size : -CHECKSUM_SIZE]
     assert body == pack(state)
     assert unpack(body, State) == state
 

@@ -14,8 +14,8 @@ from borzoi.shards.metrics.overview import (
 )
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,
-    Blocked,
     BlockedSince,
+    BlockerFigures,
     CompressedTopic,
     Cut,
     Lag,
@@ -49,7 +49,7 @@ ONE = shard_figures(
     deleted_segments=10,
     deleted_bytes=11,
     deleted_unread_segments=4,
-    blocked=Cut([Blocked(FIRST, CONSUMER, 42, 3)], 2),
+    blocked=Cut([BlockerFigures(FIRST, CONSUMER, 42, 3)], 2),
     blocked_since=Cut([BlockedSince(FIRST, CONSUMER, 42, 1_500_000)], 1),
     archive=ArchiveFigures(12, 13, 14, 15),
     codecs={"zstd": Ratio(2, 400, 100)},

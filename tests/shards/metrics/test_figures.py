@@ -9,8 +9,8 @@ from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metrics.figures import Figures, TellFigures
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,
-    Blocked,
     BlockedSince,
+    BlockerFigures,
     CompressedTopic,
     Cut,
     Lag,
@@ -33,7 +33,7 @@ def die(error: BaseException) -> None:
 
 def test_figures_cross_between_shards_unchanged() -> None:
     figures = shard_figures(
-        blocked=Cut([Blocked(1, 2, 3, 4)], 5),
+        blocked=Cut([BlockerFigures(1, 2, 3, 4)], 5),
         blocked_since=Cut([BlockedSince(1, 2, 3, 4)], 6),
         archive=ArchiveFigures(1, 2, 3, 4),
         codecs={"lz4": Ratio(1, 2, 3)},

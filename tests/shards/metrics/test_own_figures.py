@@ -14,11 +14,11 @@ from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.listening.http import HttpCounts
 from borzoi.shards.listening.listener import Listener
-from borzoi.shards.metrics.own_figures import Sources, Walk, own_figures, resident_memory
+from borzoi.shards.metrics.own_figures import FigureSources, Walk, own_figures, resident_memory
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,
-    Blocked,
     BlockedSince,
+    BlockerFigures,
     CompressedTopic,
     Cut,
     Lag,
@@ -187,7 +187,7 @@ def test_all_that_a_shard_tells(owner: Owner) -> None:
     commit(owner, CONSUMER, 42, 2)
     delete(owner, 9)
     run_disk(owner)
-    sources = Sources(
+    sources = FigureSources(
         cast("MetadataService", Refreshed()),
         owner.partitions,
         owner.deleting,
@@ -211,7 +211,7 @@ def test_all_that_a_shard_tells(owner: Owner) -> None:
     assert figures.resident == Resident(1, 2, 3)
     assert figures.cpu_seconds > 0
     assert (figures.deleted_segments, figures.deleted_bytes) == (1, 2 * 65)
-    assert figures.blocked == Cut([Blocked(SPACE, 1, 42, 1)])
+    assert figures.blocked == Cut([BlockerFigures(SPACE, 1, 42, 1)])
     assert figures.blocked_since == Cut([BlockedSince(SPACE, 1, 42, owner.now_us)])
     assert figures.deleted_unread_segments == 0
     assert figures.archive == ArchiveFigures(5, 500, 3, 2)

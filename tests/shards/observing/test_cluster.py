@@ -5,8 +5,14 @@ import pytest
 from borzoi.protocol.responses.cluster import ClusterNode, NodeRole, NodeStatus
 from borzoi.shards.config import Config
 from borzoi.shards.observing.cluster import Cluster
-from borzoi.shards.settings.schema import Cluster as ClusterConfig
-from borzoi.shards.settings.schema import CurrentNode, NodePorts, Nodes, OtherNode, Tcp
+from borzoi.shards.settings.schema import (
+    ClusterSettings,
+    CurrentNode,
+    NodePorts,
+    Nodes,
+    OtherNode,
+    Tcp,
+)
 
 
 def node(name: str, ip: str, ports: tuple[int, int, int, int], role: NodeRole) -> ClusterNode:
@@ -26,7 +32,7 @@ def test_one_node_with_the_port_that_is_really_bound(follower: bool, role: NodeR
 
 def test_the_shipped_cluster_has_two_nodes_and_leads() -> None:
     """Official tests switch it on without naming nodes; being no leader would send them away."""
-    cluster = Cluster(Config(cluster=ClusterConfig(enabled=True)), follower=False)
+    cluster = Cluster(Config(cluster=ClusterSettings(enabled=True)), follower=False)
     cluster.addresses["tcp"] = "127.0.0.1:40001"
     metadata = cluster.metadata()
     assert metadata.name == "iggy-cluster"
@@ -38,7 +44,7 @@ def test_the_shipped_cluster_has_two_nodes_and_leads() -> None:
 
 def test_this_node_alone() -> None:
     """Clients of the consensus generation poll by way of the other nodes once they see some."""
-    cluster = Cluster(Config(cluster=ClusterConfig(enabled=True)), follower=False)
+    cluster = Cluster(Config(cluster=ClusterSettings(enabled=True)), follower=False)
     assert cluster.as_seen_at("10.0.0.7").nodes == cluster.metadata().nodes[:1]
     anywhere = Cluster(Config(tcp=Tcp(address="0.0.0.0:0")), follower=False)
     anywhere.addresses["tcp"] = "0.0.0.0:40001"
@@ -55,7 +61,7 @@ def test_configured_nodes_as_a_follower() -> None:
             OtherNode(name="c", ip="10.0.0.3"),
         ),
     )
-    config = Config(cluster=ClusterConfig(enabled=True, name="three", node=nodes))
+    config = Config(cluster=ClusterSettings(enabled=True, name="three", node=nodes))
     metadata = Cluster(config, follower=True).metadata()
     assert metadata.name == "three"
     assert metadata.nodes == (

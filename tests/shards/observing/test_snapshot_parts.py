@@ -15,7 +15,7 @@ from borzoi.shards.observing.programs import run_command
 from borzoi.shards.observing.snapshot_parts import (
     EVERYTHING,
     PARTS,
-    Sources,
+    SnapshotSources,
     collect,
     filesystem_overview,
     masked,
@@ -30,7 +30,7 @@ SIZE_MAX = 4 * 1024 * 1024
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> Sources:
+def sources(tmp_path: Path) -> SnapshotSources:
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "iggy-server.log").write_bytes(b"newest\n")
@@ -39,7 +39,9 @@ def sources(tmp_path: Path) -> Sources:
     (logs / "core.1234").write_bytes(b"something else\n")
     config = tmp_path / "current_config.toml"
     config.write_text("[tcp]\n")
-    return Sources(tmp_path, logs, config, os.getpid(), (SECRET.encode(),), b"shard 0: counted\n")
+    return SnapshotSources(
+        tmp_path, logs, config, os.getpid(), (SECRET.encode(),), b"shard 0: counted\n"
+    )
 
 
 def soon() -> float:
@@ -51,7 +53,9 @@ def test_every_type_has_its_part() -> None:
 
 
 @pytest.mark.parametrize("types", [(SnapshotType.ALL,), ()])
-def test_all_is_everything_but_the_test(sources: Sources, types: tuple[SnapshotType, ...]) -> None:
+def test_all_is_everything_but_the_test(
+    sources: SnapshotSources, types: tuple[SnapshotType, ...]
+) -> None:
     assert list(collect(types, sources)) == [
         "filesystem_overview.txt",
         "process_list.txt",
@@ -62,21 +66,21 @@ def test_all_is_everything_but_the_test(sources: Sources, types: tuple[SnapshotT
     assert set(EVERYTHING) == set(PARTS) - {SnapshotType.TEST}
 
 
-def test_each_type_once_in_the_order_asked_for(sources: Sources) -> None:
+def test_each_type_once_in_the_order_asked_for(sources: SnapshotSources) -> None:
     types = (SnapshotType.SERVER_CONFIG, SnapshotType.TEST, SnapshotType.SERVER_CONFIG)
     assert collect(types, sources) == {"server_config.txt": b"[tcp]\n", "test.txt": b"test\n"}
 
 
-def test_logs_oldest_first(sources: Sources) -> None:
+def test_logs_oldest_first(sources: SnapshotSources) -> None:
     assert server_logs(sources, soon()) == b"oldest\nolder\nnewest\n"
 
 
-def test_of_too_many_logs_the_newest(sources: Sources) -> None:
+def test_of_too_many_logs_the_newest(sources: SnapshotSources) -> None:
     text = server_logs(sources, soon(), size_max=10)
     assert text == b"... 10 bytes of older lines left out\nnewest\n"
 
 
-def test_no_logs(sources: Sources, tmp_path: Path) -> None:
+def test_no_logs(sources: SnapshotSources, tmp_path: Path) -> None:
     for path in sources.logs.iterdir():
         path.unlink()
     assert server_logs(sources, soon()) == b"there are no log files\n"
@@ -89,7 +93,7 @@ def test_no_logs(sources: Sources, tmp_path: Path) -> None:
     assert entries["test.txt"] == b"test\n"
 
 
-def test_what_comes_too_late_is_left_out(sources: Sources) -> None:
+def test_what_comes_too_late_is_left_out(sources: SnapshotSources) -> None:
     times = iter([0.0, 1.0, 11.0])
     entries = collect((SnapshotType.TEST, SnapshotType.SERVER_CONFIG), sources, lambda: next(times))
     assert entries["test.txt"] == b"test\n"
@@ -131,29 +135,29 @@ def test_programs_see_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch
     assert b"HOME" not in run_command(("env",), soon(), SIZE_MAX)
 
 
-def test_listings_end(sources: Sources) -> None:
+def test_listings_end(sources: SnapshotSources) -> None:
     assert b"... and more" in filesystem_overview(sources, soon(), listed_max=1)
     assert b"... and more" in process_list(sources, soon(), listed_max=0)
 
 
-def test_parts_are_cut(sources: Sources) -> None:
+def test_parts_are_cut(sources: SnapshotSources) -> None:
     sources.config.write_bytes(b"x" * (snapshot_parts.PART_SIZE_MAX + 5))
     text = collect((SnapshotType.SERVER_CONFIG,), sources)["server_config.txt"]
     assert text.endswith(b"x\n... 5 bytes left out\n")
 
 
-def test_our_own_processes_are_described(sources: Sources) -> None:
+def test_our_own_processes_are_described(sources: SnapshotSources) -> None:
     text = PARTS[SnapshotType.PROCESS_LIST](sources, soon())
     assert f"\n/proc/{os.getpid()}/status:\n".encode() in text
     assert b"\nMax open files" in text
 
 
-def test_what_became_of_old_segments_is_shown(sources: Sources) -> None:
+def test_what_became_of_old_segments_is_shown(sources: SnapshotSources) -> None:
     text = PARTS[SnapshotType.RESOURCE_USAGE](sources, soon())
     assert text.startswith(b"old segments:\nshard 0: counted\n\n/proc/")
 
 
-def test_secrets_are_masked_wherever_they_turn_up(sources: Sources) -> None:
+def test_secrets_are_masked_wherever_they_turn_up(sources: SnapshotSources) -> None:
     (sources.logs / "iggy-server.log").write_text(f"a line with {SECRET}!\n")
     sources.config.write_text(f'key = "{SECRET}"\n')
     (sources.data / f"file-{SECRET}").touch()
@@ -167,7 +171,7 @@ def test_ordinary_words_are_not_taken_for_secrets() -> None:
     assert masked(b"iggy-server", (b"iggy", b"")) == b"iggy-server"
 
 
-def test_the_file_of_the_root_password_is_not_even_named(sources: Sources) -> None:
+def test_the_file_of_the_root_password_is_not_even_named(sources: SnapshotSources) -> None:
     store_root_password(sources.data, "another-good-secret")
     text = PARTS[SnapshotType.FILESYSTEM_OVERVIEW](sources, soon())
     assert b"root_password" not in text.partition(b"/proc:")[0]
@@ -182,9 +186,9 @@ def test_which_secrets_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert b"generated" in known_secrets(config, tmp_path)
 
 
-def test_names_of_files_that_are_no_text(sources: Sources) -> None:
+def test_names_of_files_that_are_no_text(sources: SnapshotSources) -> None:
     name = os.fsencode(sources.data) + b"/\xff\xfe"
     with open(name, "wb"):
         pass
-    listing: Callable[[Sources, float], bytes] = PARTS[SnapshotType.FILESYSTEM_OVERVIEW]
+    listing: Callable[[SnapshotSources, float], bytes] = PARTS[SnapshotType.FILESYSTEM_OVERVIEW]
     assert b"\xff\xfe" in listing(sources, soon())

@@ -2,7 +2,13 @@
 
 from borzoi.router.placement import pack_namespace
 from borzoi.router.target import Target
-from borzoi.shards.upkeep.compression_backlog import LAG_S, WARN_AGAIN_S, Backlog, Waiting, place_of
+from borzoi.shards.upkeep.compression_backlog import (
+    LAG_S,
+    WARN_AGAIN_S,
+    Backlog,
+    WaitingSegments,
+    place_of,
+)
 from borzoi.storage.segment import SealedSegment
 from tests.shards.owner import TARGET
 
@@ -49,11 +55,11 @@ def test_what_is_remembered_is_bounded() -> None:
 
 def test_a_segment_waits_from_the_first_look_that_saw_it() -> None:
     backlog = Backlog()
-    assert backlog.measure(TARGET, SEGMENTS[:2], 100.0) == Waiting(TARGET, 2, 0.0)
-    assert backlog.measure(TARGET, SEGMENTS[1:], 150.0) == Waiting(TARGET, 2, 50.0)
+    assert backlog.measure(TARGET, SEGMENTS[:2], 100.0) == WaitingSegments(TARGET, 2, 0.0)
+    assert backlog.measure(TARGET, SEGMENTS[1:], 150.0) == WaitingSegments(TARGET, 2, 50.0)
     assert backlog.measure(TARGET, SEGMENTS[2:], 200.0).waited_s == 0, "those of then are done"
     assert backlog.measure(TARGET, SEGMENTS[2:], 260.0).waited_s == 60
-    assert backlog.measure(TARGET, [], 270.0) == Waiting(TARGET, 0, 0.0)
+    assert backlog.measure(TARGET, [], 270.0) == WaitingSegments(TARGET, 0, 0.0)
     assert backlog.measure(TARGET, SEGMENTS[2:], 280.0).waited_s == 0
     backlog.forget_ended(set())
     assert backlog.measure(TARGET, SEGMENTS[2:], 300.0).waited_s == 0
@@ -62,8 +68,12 @@ def test_a_segment_waits_from_the_first_look_that_saw_it() -> None:
 def test_one_warning_for_all_and_not_too_often() -> None:
     backlog = Backlog()
     worst = Target(pack_namespace(1, 2, 3), 5, 0)
-    late = [Waiting(TARGET, 2, LAG_S), Waiting(worst, 7, LAG_S + 1), Waiting(TARGET, 4, 0.0)]
-    assert backlog.warning([Waiting(TARGET, 9, LAG_S - 1)], 0.0) is None
+    late = [
+        WaitingSegments(TARGET, 2, LAG_S),
+        WaitingSegments(worst, 7, LAG_S + 1),
+        WaitingSegments(TARGET, 4, 0.0),
+    ]
+    assert backlog.warning([WaitingSegments(TARGET, 9, LAG_S - 1)], 0.0) is None
     said = backlog.warning(late, 1.0)
     assert said is not None
     assert "stream 1, topic 2, partition 3 has 7 sealed segments that wait" in said

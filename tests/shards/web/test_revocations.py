@@ -10,7 +10,7 @@ from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.rings.requests import Done, Request
 from borzoi.shards.web.limits import REVOKED_PER_USER_MAX
 from borzoi.shards.web.revocations import Revocations, Revoke, Revoked, TooManyRevoked
-from borzoi.shards.web.tokens import Claims
+from borzoi.shards.web.tokens import TokenClaims
 from borzoi.storage.files import Files
 
 KEPT_S = 300
@@ -50,9 +50,9 @@ class Broker:
         assert self.files.read_whole(self.path), "durable before others know"
         self.shards[1].serve_revoked(0, request, memoryview(b""), lambda _status, *_results: None)
 
-    def claims(self, number: int = 0, user_id: int = 1, lives_s: float = 60) -> Claims:
+    def claims(self, number: int = 0, user_id: int = 1, lives_s: float = 60) -> TokenClaims:
         expiry = self.now + lives_s
-        return Claims(user_id, None, f"token {number}", self.now, self.now, expiry, False)
+        return TokenClaims(user_id, None, f"token {number}", self.now, self.now, expiry, False)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from borzoi.storage.archive.catalogue import archived_lives, archived_segments
-from borzoi.storage.archive.copying import ObjectDamaged, Stopped, always
+from borzoi.storage.archive.copying import CopyingStopped, ObjectDamaged, always
 from borzoi.storage.archive.manifest import Life, SegmentManifest, segment_key
 from borzoi.storage.archive.restoring import finish_partition, restore_offsets, restore_segment
 from borzoi.storage.archive.segments import SegmentGone, archive_segment
@@ -169,7 +169,7 @@ def test_a_segment_that_is_deleted_while_it_is_copied_arrives_whole(partition: P
 
 def test_a_broker_that_stops_gives_up_and_leaves_nothing_open(partition: Partition) -> None:
     store, files = MemoryStore(), FailingFiles()
-    with pytest.raises(Stopped):
+    with pytest.raises(CopyingStopped):
         archive_segment(
             store, LIFE, partition.directory, partition.log.sealed[0], files, 1, lambda: False
         )
