@@ -20,10 +20,10 @@ LARGE_BODIES = {"IGGY_HTTP_MAX_REQUEST_SIZE": "100 MB"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every way to reach the broker, one after another, or those that a test names itself."""
+    """Every way to reach the broker, one after another, or those that a test or its file names."""
     named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     if "transport" in metafunc.fixturenames and not any("transport" in one for one in named):
-        metafunc.parametrize("transport", sorted(TRANSPORTS))
+        metafunc.parametrize("transport", getattr(metafunc.module, "THROUGH", sorted(TRANSPORTS)))
 
 
 def encrypted_in(folder: Path) -> dict[str, str]:

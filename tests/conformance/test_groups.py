@@ -29,12 +29,7 @@ TIMEOUT_S = 60.0
 QUICK = timedelta(milliseconds=1)
 SOON = timedelta(milliseconds=50)
 MESSAGES = [b"%d" % number for number in range(12)]
-
-
-@pytest.fixture(params=WITH_SESSIONS)
-def transport(request: pytest.FixtureRequest) -> str:
-    """Groups need a session."""
-    return str(request.param)
+THROUGH = WITH_SESSIONS  # a member of a group is a session
 
 
 async def consumer_of(client: IggyClient, name: str, **options: Any) -> IggyConsumer:
