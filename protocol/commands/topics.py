@@ -3,7 +3,7 @@
 Compression stands before message expiry here and behind it in the answers; that is the wire.
 Expiry is in microseconds, size in bytes; 0 asks for the server's default, u64 max means never
 and unlimited. Clients of the generation that has options give these three as options, which win
-over the fields (shards/metadata/topic_options.py).
+over the fields (shards/decisions/topic_options.py).
 """
 
 from dataclasses import dataclass

@@ -21,8 +21,8 @@ from borzoi.protocol.commands.streams import DeleteStream
 from borzoi.protocol.commands.topics import DeleteTopic
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.identifiers import Identifier
+from borzoi.shards.decisions.decide import MetadataSettings
 from borzoi.shards.directory.lock import empty_data_directory, lock_data_directory
-from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata.state import ROOT_USER_ID, State
 from borzoi.shards.metadata_log.writer import open_writer
 from borzoi.shards.settings.schema import System

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from borzoi.protocol.commands.users import UpdateUser
 from borzoi.protocol.permissions import UserStatus
+from borzoi.shards.decisions.commands import SetPasswordHash
+from borzoi.shards.decisions.decide import MetadataCommand, MetadataSettings
 from borzoi.shards.directory.key import open_encryption
 from borzoi.shards.directory.lock import lock_data_directory
 from borzoi.shards.identity.credentials import PASSWORD_LENGTH
 from borzoi.shards.identity.passwords import hash_password
 from borzoi.shards.identity.root_account import forget_root_password
-from borzoi.shards.metadata.commands import SetPasswordHash
-from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
 from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata_log.writer import MetadataWriter, open_writer
 from borzoi.shards.settings.errors import ConfigError

@@ -12,8 +12,8 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import Unauthenticated, Unauthorized
 from borzoi.protocol.permissions import UserStatus
 from borzoi.shards.changes.proposals import proposal_code
+from borzoi.shards.decisions.commands import DeleteExpiredTokens, SetPasswordHash
 from borzoi.shards.metadata.access import require
-from borzoi.shards.metadata.commands import DeleteExpiredTokens, SetPasswordHash
 from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.metadata.state import State
 

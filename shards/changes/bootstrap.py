@@ -4,7 +4,7 @@ Runs on shard 0 before anything is published or served, so nothing has to wait f
 """
 
 from borzoi.protocol.permissions import ALL_PERMISSIONS, UserStatus
-from borzoi.shards.metadata.commands import CreateHashedUser
+from borzoi.shards.decisions.commands import CreateHashedUser
 from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata_log.writer import MetadataWriter
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from borzoi.shards.changes.authors import Author
 from borzoi.shards.changes.service import Change, Proposer
+from borzoi.shards.decisions.commands import DeleteExpiredTokens
 from borzoi.shards.loop.turns import FairTurns
-from borzoi.shards.metadata.commands import DeleteExpiredTokens
 from borzoi.shares import user_taker
 
 THE_BROKER: Final = "the broker"

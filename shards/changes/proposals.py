@@ -28,7 +28,7 @@ from borzoi.protocol.commands.topics import (
 )
 from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
 from borzoi.protocol.errors import InvalidCommand
-from borzoi.shards.metadata.commands import CreateHashedUser, CreateToken, SetPasswordHash
+from borzoi.shards.decisions.commands import CreateHashedUser, CreateToken, SetPasswordHash
 from borzoi.shards.metadata.requests import RequestKey
 
 NUMBERED: Final = struct.Struct("<16sQ")

@@ -33,9 +33,9 @@ from borzoi.shards.changes.proposals import (
 )
 from borzoi.shards.changes.requests import Barrier, Propose
 from borzoi.shards.changes.service import Change, publish_log
+from borzoi.shards.decisions.commands import CreateHashedUser
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.tasks import Tasks
-from borzoi.shards.metadata.commands import CreateHashedUser
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.state import State
 from borzoi.shards.metadata_log.snapshot import SnapshotDamaged

@@ -26,27 +26,10 @@ from borzoi.protocol.responses.consumers import ConsumerGroupMember
 from borzoi.router.pool import MemoryPool
 from borzoi.router.target import Target
 from borzoi.shards.changes.service import MetadataService
-from borzoi.shards.groups.assignment import (
-    NO_MEMBER,
-    Assignment,
-    adopted,
-    assignments_of,
-    decode_assignments,
-)
 from borzoi.shards.groups.claims import Claims
 from borzoi.shards.groups.dispatch import Dispatch
 from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.requests import Release, Report
-from borzoi.shards.groups.roster import (
-    Member,
-    Roster,
-    complete,
-    join,
-    leave,
-    place,
-    renew,
-    settle,
-)
 from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.effects import Effects, GroupRef
@@ -57,6 +40,23 @@ from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.rings.gather import Gather
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.rings.requests import Done, ignore
+from borzoi.shards.rosters.assignment import (
+    NO_MEMBER,
+    Assignment,
+    adopted,
+    assignments_of,
+    decode_assignments,
+)
+from borzoi.shards.rosters.roster import (
+    Member,
+    Roster,
+    complete,
+    join,
+    leave,
+    place,
+    renew,
+    settle,
+)
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from typing import Final
 
 from borzoi.protocol.errors import ShardCommunicationError
 from borzoi.router.pool import MemoryPool
-from borzoi.shards.groups.assignment import Assignment, encode_assignments
 from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.requests import Assign
 from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.rings.lending import lend
 from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rosters.assignment import Assignment, encode_assignments
 
 LOG: Final = logging.getLogger(__name__)
 

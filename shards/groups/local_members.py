@@ -8,17 +8,17 @@ older ones, whichever way they came.
 from collections.abc import Callable, Iterable
 
 from borzoi.shards.changes.service import MetadataService
-from borzoi.shards.groups.assignment import (
+from borzoi.shards.groups.requests import Assign, Report
+from borzoi.shards.metadata.effects import Effects, GroupRef
+from borzoi.shards.rings.lending import tell
+from borzoi.shards.rings.requests import Done
+from borzoi.shards.rosters.assignment import (
     NO_MEMBER,
     Assignment,
     decode_assignments,
     encode_assignments,
 )
-from borzoi.shards.groups.requests import Assign, Report
-from borzoi.shards.groups.share import Share
-from borzoi.shards.metadata.effects import Effects, GroupRef
-from borzoi.shards.rings.lending import tell
-from borzoi.shards.rings.requests import Done
+from borzoi.shards.rosters.share import Share
 
 
 class LocalMembers:

@@ -29,7 +29,6 @@ from borzoi.shards.groups.member_requests import (
     TellMembers,
 )
 from borzoi.shards.groups.requests import GroupPoll
-from borzoi.shards.groups.share import Seat, Turns
 from borzoi.shards.metadata.effects import Effects, GroupRef
 from borzoi.shards.partitions.group_cursor import Claim
 from borzoi.shards.ports.owners import Owners
@@ -39,6 +38,7 @@ from borzoi.shards.rings.lending import report_of, tell
 from borzoi.shards.rings.peers import Peers
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.rings.requests import Done, ignore
+from borzoi.shards.rosters.share import Seat, Turns
 from borzoi.storage.outcome import Slices
 
 ALL: Final = U32_MAX

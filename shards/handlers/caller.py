@@ -4,10 +4,10 @@ from typing import Protocol
 
 from borzoi.protocol.generations import Generation
 from borzoi.protocol.responses.clients import Transport
-from borzoi.shards.groups.share import Turns
 from borzoi.shards.identity.logins import Who
 from borzoi.shards.identity.origins import host_of, origin_of
 from borzoi.shards.metadata.requests import RequestKey
+from borzoi.shards.rosters.share import Turns
 
 
 class Caller(Protocol):

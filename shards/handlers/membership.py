@@ -4,11 +4,11 @@ from typing import Protocol
 
 from borzoi.protocol.errors import ConsumerGroupMemberNotFound, StaleClient
 from borzoi.protocol.identifiers import Identifier
-from borzoi.shards.groups.share import Share, Turns
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.identity.clients import Connected
 from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.metadata.state import Stream, Topic
+from borzoi.shards.rosters.share import Share, Turns
 
 
 class GroupCaller(Connected, Protocol):

@@ -9,8 +9,8 @@ from typing import Final
 from borzoi.protocol.commands.topics import CreateTopic, UpdateTopic
 from borzoi.protocol.consensus.options import read_options, shown
 from borzoi.protocol.errors import InvalidOptionValue, UnsupportedOptionKey
+from borzoi.shards.decisions.decide import check_arguments
 from borzoi.shards.handlers.caller import Caller
-from borzoi.shards.metadata.decide import check_arguments
 
 LOG: Final = logging.getLogger(__name__)
 

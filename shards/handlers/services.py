@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from borzoi.shards.changes.service import MetadataService
+from borzoi.shards.decisions.topic_options import TopicDefaults
 from borzoi.shards.groups.service import Groups
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.logins import Logins
 from borzoi.shards.identity.request_numbers import RequestNumbers
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.tasks import Tasks
-from borzoi.shards.metadata.topic_options import TopicDefaults
 from borzoi.shards.observing.cluster import Cluster
 from borzoi.shards.observing.snapshots import Snapshots
 from borzoi.shards.observing.statistics import Statistics

@@ -18,11 +18,11 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.generations import generation_for
 from borzoi.protocol.responses.users import Identity, Registered
-from borzoi.shards.groups.share import Turns
 from borzoi.shards.handlers.caller import Caller, who_asks
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.identity.tokens import check_token
 from borzoi.shards.observing.statistics import SERVED_VERSION
+from borzoi.shards.rosters.share import Turns
 
 SESSION_MAX: Final = 2**63 - 1
 """Session numbers are drawn at random: no shard and no later start gives one out again."""

@@ -7,11 +7,11 @@ from borzoi.protocol.commands.sessions import (
 )
 from borzoi.protocol.errors import RequestAlreadyApplied, Unauthorized
 from borzoi.protocol.responses.users import RawToken, TokenInfo
+from borzoi.shards.decisions.commands import CreateToken, token_expiry_at
+from borzoi.shards.decisions.decide import check_arguments
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.identity.tokens import hash_token, new_token
-from borzoi.shards.metadata.commands import CreateToken, token_expiry_at
-from borzoi.shards.metadata.decide import check_arguments
 from borzoi.shards.metadata.state import User
 
 

@@ -19,14 +19,14 @@ from borzoi.protocol.commands.topics import (
 )
 from borzoi.protocol.consensus.options import read_options
 from borzoi.protocol.responses.streams import TopicDetails, TopicInfo
+from borzoi.shards.decisions.decide import check_arguments
+from borzoi.shards.decisions.topic_options import COMPRESSION
 from borzoi.shards.handlers.caller import Caller
 from borzoi.shards.handlers.journals import show_journals
 from borzoi.shards.handlers.options import check_topic
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.access import require
-from borzoi.shards.metadata.decide import check_arguments
 from borzoi.shards.metadata.state import Topic
-from borzoi.shards.metadata.topic_options import COMPRESSION
 from borzoi.shards.ports.requests import DeleteOldest
 from borzoi.shards.upkeep.compression import ignored
 

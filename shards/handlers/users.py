@@ -17,13 +17,13 @@ from borzoi.protocol.commands.users import (
 from borzoi.protocol.errors import UserAlreadyExists
 from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.users import UserDetails, UserInfo
+from borzoi.shards.decisions.commands import CreateHashedUser, SetPasswordHash
 from borzoi.shards.handlers.caller import Caller, who_asks
 from borzoi.shards.handlers.options import refuse_options
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.identity.credentials import check_password, check_username
 from borzoi.shards.identity.logins import account_of
 from borzoi.shards.metadata.access import require
-from borzoi.shards.metadata.commands import CreateHashedUser, SetPasswordHash
 from borzoi.shards.metadata.state import User
 
 

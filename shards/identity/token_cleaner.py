@@ -10,10 +10,10 @@ from typing import Final
 
 from borzoi.protocol.errors import BrokerError
 from borzoi.shards.changes.service import MetadataService
+from borzoi.shards.decisions.commands import DeleteExpiredTokens
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.periodic import PeriodicTask
 from borzoi.shards.loop.tasks import Tasks
-from borzoi.shards.metadata.commands import DeleteExpiredTokens
 from borzoi.shards.metadata.state import ROOT_USER_ID, State
 
 LOG: Final = logging.getLogger(__name__)

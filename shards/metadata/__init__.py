@@ -1,6 +1,6 @@
-"""Streams, topics, users and permissions as values, and the rules that change them.
+"""Streams, topics, users and permissions as values, and the entries that change them.
 
 Pure: no file, no clock, no loop. Always: copies that have applied the same entries are equal. Read
-state.py, entries.py (what is logged, and what it changes), decide.py (from a command to an entry),
-entry_form.py (the bytes); access.py answers whether a user may.
+state.py, entries.py (what is logged, and what it changes), entry_form.py (the bytes); access.py
+answers whether a user may.
 """

@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import InvalidSizeBytes
-from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings, decide
+from borzoi.shards.decisions.decide import MetadataCommand, MetadataSettings, decide
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.entry_form import new_entry
 from borzoi.shards.metadata.requests import RequestKey

@@ -23,8 +23,8 @@ from typing import Final
 import msgspec
 
 from borzoi.shards.faults.poison import Refusal
-from borzoi.shards.groups.share import Seat
 from borzoi.shards.loop.clock import BrokerStart
+from borzoi.shards.rosters.share import Seat
 from borzoi.shards.tls.certificate import Certificate
 
 SPEC_SIZE_MAX: Final = 2 << 20

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from borzoi.router.placement import unpack_namespace
 from borzoi.router.target import Target
 from borzoi.shards.changes.service import MetadataService
+from borzoi.shards.decisions.topic_options import segment_size_of
 from borzoi.shards.loop.rarely import Rarely
-from borzoi.shards.metadata.topic_options import segment_size_of
 from borzoi.storage.retention import UNLIMITED
 from borzoi.storage.staging import LargeBatch
 

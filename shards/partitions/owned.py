@@ -72,7 +72,7 @@ class Partitions:
         """Those that are open. Only this class changes it."""
         self._refused: dict[int, str] = {}
         self.settings_of: Callable[[Target], LogSettings] = lambda _target: settings
-        """A topic may have segments of another size (metadata/topic_options.py)."""
+        """A topic may have segments of another size (decisions/topic_options.py)."""
         self.on_large_batch: Callable[[Target, LargeBatch], None] = lambda _target, _batch: None
 
     def __iter__(self) -> Iterator[OwnedPartition]:

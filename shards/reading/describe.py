@@ -9,8 +9,8 @@ from borzoi.protocol.responses.streams import (
     TopicDetails,
     TopicInfo,
 )
+from borzoi.shards.decisions.topic_options import TopicDefaults, derived_options
 from borzoi.shards.metadata.state import Run, State, Stream, Topic
-from borzoi.shards.metadata.topic_options import TopicDefaults, derived_options
 from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.storage.published import Published
 

@@ -5,9 +5,9 @@ import time
 from typing import Final
 
 from borzoi.shards.changes.bootstrap import ensure_root, root_missing
+from borzoi.shards.decisions.decide import MetadataSettings
 from borzoi.shards.identity.passwords import verify_password
 from borzoi.shards.identity.root_account import DEFAULT_PASSWORD
-from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.shards.orders.spec import Root

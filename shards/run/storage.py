@@ -21,13 +21,13 @@ from borzoi.router.placement import unpack_namespace
 from borzoi.router.target import Target
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.config import Config
+from borzoi.shards.decisions.topic_options import segment_size_of
 from borzoi.shards.host.file_limits import open_files_bound
 from borzoi.shards.lifecycle.closing import DISK_THREADS, Closed, Closing, Tell
 from borzoi.shards.lifecycle.deleting import Deleting
 from borzoi.shards.lifecycle.recovery import MetadataIsBehind, PartitionRecovery
 from borzoi.shards.lifecycle.repairing import Repairing
 from borzoi.shards.loop.clock import BrokerClock
-from borzoi.shards.metadata.topic_options import segment_size_of
 from borzoi.shards.orders.spec import WorkerSpec
 from borzoi.shards.partitions.deduplication import Deduplication
 from borzoi.shards.partitions.durability import Durability

@@ -1,6 +1,6 @@
 """The options that hold for topics which do not say otherwise, from the configuration."""
 
-from borzoi.shards.metadata.topic_options import DURABILITIES, TopicDefaults
+from borzoi.shards.decisions.topic_options import DURABILITIES, TopicDefaults
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.settings.schema import Config
 

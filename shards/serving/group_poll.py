@@ -16,12 +16,12 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.generations import Generation
 from borzoi.protocol.identifiers import ConsumerKind
-from borzoi.shards.groups.roster import Holding
-from borzoi.shards.groups.share import Share
 from borzoi.shards.handlers.membership import GroupCaller, membership
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.state import Stream, Topic
 from borzoi.shards.rings.poll import Poll
+from borzoi.shards.rosters.roster import Holding
+from borzoi.shards.rosters.share import Share
 from borzoi.shards.serving.reply import Messages, Reply
 from borzoi.storage.outcome import NO_SLICES, Slices
 

@@ -38,7 +38,6 @@ from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.buffer import Buffer
 from borzoi.router.request_entry import ClientKey
-from borzoi.shards.groups.share import Turns
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.identity.origins import host_of, origin_of
@@ -47,6 +46,7 @@ from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.orders.spec import SessionState
 from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.rings.peers import ABANDONED
+from borzoi.shards.rosters.share import Turns
 from borzoi.shards.serving.numbered import CarryOut, Numbered, NumberedSending
 from borzoi.shards.serving.poll import Polling
 from borzoi.shards.serving.reply import UNKNOWN_OUTCOME, Reply, Status, Value

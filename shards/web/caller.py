@@ -7,9 +7,9 @@ from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.protocol.permissions import UserStatus
 from borzoi.protocol.responses.clients import Transport
 from borzoi.shards.changes.service import MetadataService
-from borzoi.shards.groups.share import Turns
 from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.metadata.state import User
+from borzoi.shards.rosters.share import Turns
 from borzoi.shards.web.tokens import TokenClaims
 
 NO_CLIENT = 0

@@ -61,8 +61,8 @@ from borzoi.protocol.errors import (
 from borzoi.protocol.headers import HeaderField, HeaderKind
 from borzoi.protocol.identifiers import NAME_SIZE_MAX, Consumer, ConsumerKind
 from borzoi.protocol.permissions import UserStatus
+from borzoi.shards.decisions.decide import PARTITIONS_PER_COMMAND_MAX
 from borzoi.shards.handlers.table import HANDLERS
-from borzoi.shards.metadata.decide import PARTITIONS_PER_COMMAND_MAX
 from borzoi.shards.metadata.state import State
 from borzoi.shards.web.answers import COMPRESSION, new_topic, permissions_of
 from borzoi.shards.web.exchange import Exchange, Outcome

@@ -19,7 +19,7 @@ from borzoi.protocol.commands.offsets import GetConsumerOffset
 from borzoi.protocol.commands.streams import CreateStream, GetStreams
 from borzoi.protocol.commands.topics import GetTopic
 from borzoi.protocol.identifiers import Consumer, ConsumerKind
-from borzoi.shards.metadata.decide import MetadataSettings
+from borzoi.shards.decisions.decide import MetadataSettings
 from borzoi.shards.metadata_log.writer import open_writer
 from borzoi.storage.files import Files
 from borzoi.storage.info import FORMAT

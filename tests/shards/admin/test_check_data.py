@@ -14,8 +14,8 @@ from borzoi.protocol.message import Message, encode_messages
 from borzoi.router.placement import pack_namespace
 from borzoi.shards.admin.commands import main
 from borzoi.shards.changes.bootstrap import ensure_root
+from borzoi.shards.decisions.decide import MetadataCommand, MetadataSettings
 from borzoi.shards.directory.lock import lock_data_directory
-from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
 from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.storage.clean_stop import CleanStop
 from borzoi.storage.encrypted import Encryption

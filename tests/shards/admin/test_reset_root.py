@@ -11,10 +11,10 @@ from borzoi.protocol.permissions import ALL_PERMISSIONS, UserStatus
 from borzoi.shards.admin import reset_root
 from borzoi.shards.admin.commands import main
 from borzoi.shards.changes.bootstrap import ensure_root
+from borzoi.shards.decisions.decide import MetadataSettings
 from borzoi.shards.directory.lock import lock_data_directory
 from borzoi.shards.identity.passwords import hash_password, verify_password
 from borzoi.shards.identity.root_account import ROOT_PASSWORD_FILE, store_root_password
-from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata.state import User
 from borzoi.shards.metadata_log.writer import MetadataWriter, open_writer
 from borzoi.storage.files import Files

@@ -23,7 +23,7 @@ from borzoi.protocol.permissions import (
     UserStatus,
 )
 from borzoi.shards.changes.authors import Author, author_of, check_author
-from borzoi.shards.metadata.commands import CreateToken, DeleteExpiredTokens, SetPasswordHash
+from borzoi.shards.decisions.commands import CreateToken, DeleteExpiredTokens, SetPasswordHash
 from borzoi.shards.metadata.state import State, Stream, Topic, User
 
 ANN = Author(1, 77)

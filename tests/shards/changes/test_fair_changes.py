@@ -7,9 +7,9 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.shards.changes.authors import Author
 from borzoi.shards.changes.fair_changes import FairChanges
 from borzoi.shards.changes.service import Change
+from borzoi.shards.decisions.commands import DeleteExpiredTokens
 from borzoi.shards.loop.pace import Pace
 from borzoi.shards.loop.turns import FairTurns
-from borzoi.shards.metadata.commands import DeleteExpiredTokens
 from borzoi.shares import Shares
 
 

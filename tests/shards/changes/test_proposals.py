@@ -36,13 +36,13 @@ from borzoi.shards.changes.proposals import (
     encode_proposal,
     request_before,
 )
-from borzoi.shards.metadata.commands import (
+from borzoi.shards.decisions.commands import (
     CreateHashedUser,
     CreateToken,
     DeleteExpiredTokens,
     SetPasswordHash,
 )
-from borzoi.shards.metadata.decide import MetadataCommand
+from borzoi.shards.decisions.decide import MetadataCommand
 from borzoi.shards.metadata.requests import RequestKey
 from tests.shards.metadata.drawn import drawn
 

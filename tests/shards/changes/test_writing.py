@@ -19,10 +19,10 @@ from borzoi.shards.changes.bootstrap import ensure_root
 from borzoi.shards.changes.requests import Barrier
 from borzoi.shards.changes.service import published_log
 from borzoi.shards.changes.writing import MetadataWriting
+from borzoi.shards.decisions.commands import CreateHashedUser
+from borzoi.shards.decisions.decide import MetadataSettings
 from borzoi.shards.loop.clock import BrokerClock, broker_start
 from borzoi.shards.loop.tasks import Tasks
-from borzoi.shards.metadata.commands import CreateHashedUser
-from borzoi.shards.metadata.decide import MetadataSettings
 from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.metadata_log.follower import open_copy
 from borzoi.shards.metadata_log.shortening import temporary_path

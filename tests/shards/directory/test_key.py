@@ -18,7 +18,7 @@ from borzoi.storage.encrypted import Encryption
 from borzoi.storage.encryption_key import KeyRefused, has_check
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
-from tests.shards.metadata.commands import SETTINGS
+from tests.shards.decisions.commands import SETTINGS
 from tests.storage.ciphers import KEY, OTHER_KEY
 from tests.storage.partitions import BIRTH, Partition
 

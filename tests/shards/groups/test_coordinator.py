@@ -8,16 +8,9 @@ from msgspec.structs import replace
 
 from borzoi.protocol.errors import ConsumerGroupIdNotFound, ConsumerGroupMemberNotFound
 from borzoi.router.target import Target
-from borzoi.shards.groups.assignment import (
-    NO_MEMBER,
-    Assignment,
-    decode_assignments,
-    encode_assignments,
-)
 from borzoi.shards.groups.coordinator import EPOCH_BITS, TRAVEL_TIME_MAX_S, Coordinator
 from borzoi.shards.groups.local_members import LocalMembers
 from borzoi.shards.groups.requests import Assign, Release, Report
-from borzoi.shards.groups.roster import Holding
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.effects import Effects, TopicRef
 from borzoi.shards.metadata.state import Topic
@@ -25,6 +18,13 @@ from borzoi.shards.partitions.group_cursor import Watch
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.lending import tell
 from borzoi.shards.rings.requests import Done
+from borzoi.shards.rosters.assignment import (
+    NO_MEMBER,
+    Assignment,
+    decode_assignments,
+    encode_assignments,
+)
+from borzoi.shards.rosters.roster import Holding
 from tests.conditions import until
 from tests.shards.groups.world import BIRTH, GROUP, PARTITIONS, StandingMetadata
 

@@ -13,10 +13,10 @@ from borzoi.protocol.errors import (
     UserInactive,
 )
 from borzoi.protocol.permissions import UserStatus
+from borzoi.shards.decisions.commands import CreateToken
 from borzoi.shards.identity.token_cleaner import has_expired_tokens
 from borzoi.shards.identity.tokens import check_token, hash_token, new_token
-from borzoi.shards.metadata.commands import CreateToken
-from tests.shards.metadata.commands import World, create_user, small_world
+from tests.shards.decisions.commands import World, create_user, small_world
 
 ANN = 1
 

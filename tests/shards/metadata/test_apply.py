@@ -33,14 +33,14 @@ from borzoi.protocol.permissions import (
     TopicPermissions,
     UserStatus,
 )
+from borzoi.shards.decisions.commands import CreateToken, DeleteExpiredTokens, SetPasswordHash
 from borzoi.shards.metadata import entries
 from borzoi.shards.metadata.apply import LogContradiction, apply
-from borzoi.shards.metadata.commands import CreateToken, DeleteExpiredTokens, SetPasswordHash
 from borzoi.shards.metadata.effects import Effects, GroupRef, RunPurged, RunRemoved, TopicRef
 from borzoi.shards.metadata.entries import Stored
 from borzoi.shards.metadata.entry_form import new_entry
 from borzoi.shards.metadata.state import BoardPlace, Group, Run, State, Token
-from tests.shards.metadata.commands import World, create_topic, create_user, small_world
+from tests.shards.decisions.commands import World, create_topic, create_user, small_world
 
 FIRST_RUN = Run(0, 3, birth=3, first_slot=1, created_at=3000)
 PAID_RUN = Run(0, 1, birth=4, first_slot=4, created_at=4000)

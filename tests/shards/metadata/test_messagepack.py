@@ -16,7 +16,7 @@ from borzoi.shards.metadata.entries import Stored
 from borzoi.shards.metadata.entry_form import ANY_KIND, KINDS, UnknownEntry, stored_command
 from borzoi.shards.metadata.state import State
 from borzoi.storage.wal import WalEntry
-from tests.shards.metadata.commands import small_world
+from tests.shards.decisions.commands import small_world
 from tests.shards.metadata.drawn import drawn
 
 ORACLE: msgspec.msgpack.Decoder[Stored] = msgspec.msgpack.Decoder(ANY_KIND)

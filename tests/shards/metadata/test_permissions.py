@@ -14,7 +14,7 @@ from borzoi.protocol.permissions import (
     TopicPermissions,
 )
 from borzoi.shards.metadata.permissions import RULES, can
-from tests.shards.metadata.commands import create_user, small_world
+from tests.shards.decisions.commands import create_user, small_world
 
 STREAM, TOPIC = 3, 5
 GLOBAL_FLAGS = [f.name for f in fields(GlobalPermissions)]

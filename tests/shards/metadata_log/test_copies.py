@@ -16,7 +16,7 @@ from borzoi.protocol.permissions import (
 )
 from borzoi.shards.changes.bootstrap import ensure_root, root_missing
 from borzoi.shards.config import Config
-from borzoi.shards.metadata.decide import MetadataCommand
+from borzoi.shards.decisions.decide import MetadataCommand
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.entry_form import UnknownEntry
 from borzoi.shards.metadata.state import State, User
@@ -41,7 +41,7 @@ from borzoi.storage.wal import (
     encode_entry,
 )
 from borzoi.storage.wal_writer import WalFailed
-from tests.shards.metadata.commands import SETTINGS, create_topic, create_user
+from tests.shards.decisions.commands import SETTINGS, create_topic, create_user
 
 
 class Directory:

@@ -30,13 +30,13 @@ from borzoi.protocol.permissions import (
     TopicPermissions,
     UserStatus,
 )
-from borzoi.shards.metadata.commands import (
+from borzoi.shards.decisions.commands import (
     CreateHashedUser,
     CreateToken,
     DeleteExpiredTokens,
     SetPasswordHash,
 )
-from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
+from borzoi.shards.decisions.decide import MetadataCommand, MetadataSettings
 from borzoi.shards.metadata_log.writer import MetadataWriter, open_writer
 from borzoi.storage.files import Files
 

@@ -21,7 +21,7 @@ from borzoi.storage.files import Files
 from borzoi.storage.files import Path as AnyPath
 from borzoi.storage.wal import EntryPlace, PublishedLog, WalDamaged, log_start
 from borzoi.storage.wal_writer import WalFailed
-from tests.shards.metadata.commands import SETTINGS
+from tests.shards.decisions.commands import SETTINGS
 from tests.shards.metadata_log.test_copies import Directory, run
 from tests.shards.metadata_log.test_shortening import flip, more, snapshot, state_of
 from tests.storage.crash_states import Crash, RecordingFiles, after_every_crash

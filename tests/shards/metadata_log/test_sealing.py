@@ -16,7 +16,7 @@ from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files
 from borzoi.storage.wal import START, EntryPlace, decode_entry, encode_entry, read_entries
-from tests.shards.metadata.commands import SETTINGS
+from tests.shards.decisions.commands import SETTINGS
 from tests.storage.ciphers import KEY, OTHER_KEY
 
 ON = Encryption(KEY, encrypts=True)

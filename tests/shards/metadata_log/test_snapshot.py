@@ -8,7 +8,7 @@ import pytest
 from borzoi.messagepack import pack, unpack
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import DeleteTopic
-from borzoi.shards.metadata.commands import CreateToken
+from borzoi.shards.decisions.commands import CreateToken
 from borzoi.shards.metadata.state import State
 from borzoi.shards.metadata_log.snapshot import (
     CHECKSUM_SIZE,
@@ -22,7 +22,7 @@ from borzoi.shards.metadata_log.snapshot import (
 )
 from borzoi.storage.files import Files
 from borzoi.storage.wal import EntryPlace
-from tests.shards.metadata.commands import World, create_topic, small_world
+from tests.shards.decisions.commands import World, create_topic, small_world
 
 FILES = Files()
 END = EntryPlace(8, 1234)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.shards.metadata.decide import MetadataSettings
+from borzoi.shards.decisions.decide import MetadataSettings
 from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.shards.upkeep.archived_state import OPEN_TRIES_MAX, archive_state, load_state
 from borzoi.storage.archive.manifest import state_prefix

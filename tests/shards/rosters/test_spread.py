@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.shards.groups.spread import spread
+from borzoi.shards.rosters.spread import spread
 
 
 @st.composite

@@ -58,21 +58,21 @@ from borzoi.protocol.errors import (
 from borzoi.protocol.identifiers import U32_MAX, U64_MAX
 from borzoi.router.board import BOARD_SLOTS_MAX
 from borzoi.router.placement import PARTITIONS_MAX, STREAMS_MAX, TOPICS_MAX
-from borzoi.shards.metadata import entries
-from borzoi.shards.metadata.commands import (
+from borzoi.shards.decisions.commands import (
     CreateHashedUser,
     CreateToken,
     DeleteExpiredTokens,
     SetPasswordHash,
 )
-from borzoi.shards.metadata.entries import Stored, permissions_block
-from borzoi.shards.metadata.slots import IdPool
-from borzoi.shards.metadata.state import ROOT_USER_ID, State
-from borzoi.shards.metadata.topic_options import (
+from borzoi.shards.decisions.topic_options import (
     read_topic_options,
     settings_after,
     settings_of_new,
 )
+from borzoi.shards.metadata import entries
+from borzoi.shards.metadata.entries import Stored, permissions_block
+from borzoi.shards.metadata.slots import IdPool
+from borzoi.shards.metadata.state import ROOT_USER_ID, State
 
 PARTITIONS_PER_COMMAND_MAX: Final = 1000
 TOKEN_NAME_SIZE_MIN: Final = 3

@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from borzoi.shards.groups.roster import Holding, Member, Roster
 from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.metadata.state import State
+from borzoi.shards.rosters.roster import Holding, Member, Roster
 
 NO_MEMBER: Final = -1
 """Member id of a session that is no member any more."""

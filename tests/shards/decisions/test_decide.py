@@ -55,11 +55,11 @@ from borzoi.protocol.errors import (
     UsersLimitReached,
 )
 from borzoi.protocol.identifiers import U64_MAX
-from borzoi.shards.metadata.commands import CreateToken, SetPasswordHash, token_expiry_at
-from borzoi.shards.metadata.decide import GROUPS_PER_TOPIC_MAX, MetadataCommand, MetadataSettings
+from borzoi.shards.decisions.commands import CreateToken, SetPasswordHash, token_expiry_at
+from borzoi.shards.decisions.decide import GROUPS_PER_TOPIC_MAX, MetadataCommand, MetadataSettings
 from borzoi.shards.metadata_log.snapshot import dump
 from borzoi.storage.wal import START
-from tests.shards.metadata.commands import (
+from tests.shards.decisions.commands import (
     SETTINGS,
     World,
     create_topic,

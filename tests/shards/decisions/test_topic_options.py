@@ -17,8 +17,7 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.headers import HeaderField, HeaderKind, header_field
 from borzoi.protocol.identifiers import U64_MAX
-from borzoi.shards.metadata.state import State
-from borzoi.shards.metadata.topic_options import (
+from borzoi.shards.decisions.topic_options import (
     OPTIONS,
     TopicDefaults,
     derived_options,
@@ -27,7 +26,8 @@ from borzoi.shards.metadata.topic_options import (
     settings_after,
     settings_of_new,
 )
-from tests.shards.metadata.commands import World, create_topic
+from borzoi.shards.metadata.state import State
+from tests.shards.decisions.commands import World, create_topic
 
 U32, U64 = HeaderKind.UINT32, HeaderKind.UINT64
 MIB = 1 << 20

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from borzoi.shards.groups.spread import spread
+from borzoi.shards.rosters.spread import spread
 
 
 class Holding(NamedTuple):

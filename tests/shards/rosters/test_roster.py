@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.shards.groups.roster import (
+from borzoi.shards.rosters.roster import (
     Holding,
     Roster,
     complete,

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from borzoi.shards.groups.assignment import Assignment
-from borzoi.shards.groups.roster import Holding
-from borzoi.shards.groups.share import Round, Seat, Share, Turns
 from borzoi.shards.metadata.effects import GroupRef
+from borzoi.shards.rosters.assignment import Assignment
+from borzoi.shards.rosters.roster import Holding
+from borzoi.shards.rosters.share import Round, Seat, Share, Turns
 
 GROUP = GroupRef(1, 2, 3)
 

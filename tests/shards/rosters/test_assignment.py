@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borzoi.shards.groups.assignment import (
+from borzoi.shards.metadata.effects import GroupRef
+from borzoi.shards.rosters.assignment import (
     Assignment,
     adopted,
     assignments_of,
     decode_assignments,
     encode_assignments,
 )
-from borzoi.shards.groups.roster import Holding, Member, Roster, join, renew, settle
-from borzoi.shards.metadata.effects import GroupRef
+from borzoi.shards.rosters.roster import Holding, Member, Roster, join, renew, settle
 from tests.shards.groups.world import BIRTH, GROUP, PARTITIONS, world
 
 

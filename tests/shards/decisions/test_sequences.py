@@ -18,20 +18,20 @@ from borzoi.protocol.commands.topics import (
 from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
 from borzoi.protocol.errors import BrokerError
 from borzoi.protocol.permissions import ALL_PERMISSIONS, Permissions, StreamPermissions, UserStatus
-from borzoi.shards.metadata.apply import apply
-from borzoi.shards.metadata.commands import (
+from borzoi.shards.decisions.commands import (
     CreateHashedUser,
     CreateToken,
     DeleteExpiredTokens,
     SetPasswordHash,
 )
-from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings
+from borzoi.shards.decisions.decide import MetadataCommand, MetadataSettings
+from borzoi.shards.metadata.apply import apply
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.slots import FIRST_SLOT, IdPool
 from borzoi.shards.metadata.state import Run, State
 from borzoi.shards.metadata_log.snapshot import dump, load
 from borzoi.storage.wal import EntryPlace
-from tests.shards.metadata.commands import World
+from tests.shards.decisions.commands import World
 
 # Few names and small ids, so that commands meet each other all the time.
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -7,9 +7,9 @@ from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreatePartitions, CreateTopic
 from borzoi.protocol.identifiers import Identifier
 from borzoi.protocol.permissions import ALL_PERMISSIONS, Permissions, UserStatus
+from borzoi.shards.decisions.commands import CreateHashedUser
+from borzoi.shards.decisions.decide import MetadataCommand, MetadataSettings, decide
 from borzoi.shards.metadata.apply import apply
-from borzoi.shards.metadata.commands import CreateHashedUser
-from borzoi.shards.metadata.decide import MetadataCommand, MetadataSettings, decide
 from borzoi.shards.metadata.effects import Effects
 from borzoi.shards.metadata.entry_form import new_entry
 from borzoi.shards.metadata.state import State

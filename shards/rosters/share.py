@@ -2,10 +2,10 @@
 
 import msgspec
 
-from borzoi.shards.groups.assignment import Assignment
-from borzoi.shards.groups.roster import Holding
 from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.partitions.group_cursor import Claim
+from borzoi.shards.rosters.assignment import Assignment
+from borzoi.shards.rosters.roster import Holding
 
 
 class Share:
