@@ -79,6 +79,7 @@ class DataLayout:
         self.encryption_check_file = os.path.join(self.root, "encryption-check")
         self.archive_id = os.path.join(self.root, "archive-id")
         self.jwt_key = os.path.join(self.root, "jwt-key")
+        self.jwt_rsa_key = os.path.join(self.root, "jwt-key.pem")
         self.revoked_tokens = os.path.join(self.root, "revoked-tokens")
         self.runtime = os.path.join(self.root, "runtime")
         self.logs = os.path.join(self.root, "logs")

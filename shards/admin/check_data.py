@@ -90,7 +90,8 @@ def _encryption(
 def _check_names(layout: DataLayout, findings: Findings, files: Files) -> None:
     ours = {
         *(layout.streams, layout.state_log, layout.state_snapshot, layout.info_file),
-        *(layout.encryption_check_file, layout.archive_id, layout.jwt_key, layout.revoked_tokens),
+        *(layout.encryption_check_file, layout.archive_id, layout.revoked_tokens),
+        *(layout.jwt_key, layout.jwt_rsa_key),
         *(layout.runtime, layout.logs, layout.backup, layout.trash),
         *(previous_path(layout.state_snapshot), os.path.join(layout.root, ROOT_PASSWORD_FILE)),
     }

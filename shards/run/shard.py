@@ -403,7 +403,7 @@ class Shard:
         web = HttpApi(
             self._loop,
             services,
-            WebSettings(config.http, affordable(config.limits), self._storage.layout.jwt_key),
+            WebSettings(config.http, affordable(config.limits), self._storage.layout),
             self.revocations,
             exposition.text,
             self._http_counts,

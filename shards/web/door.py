@@ -48,6 +48,7 @@ from borzoi.shards.web_tokens.logins import HttpLogins
 from borzoi.shards.web_tokens.revocations import Revocations
 from borzoi.shards.web_tokens.tokens import InvalidToken, TokenClaims, Tokens
 from borzoi.shares import Shares, address_taker, user_taker
+from borzoi.storage.layout import DataLayout
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class WebSettings(NamedTuple):
 
     http: Http
     limits: Limits
-    key_path: str
+    layout: DataLayout
 
 
 class HttpApi:
@@ -87,7 +88,7 @@ class HttpApi:
     ) -> None:
         self._loop = loop
         self._services = services
-        self._http, limits, self._key_path = settings
+        self._http, limits, self._layout = settings
         self._limits = limits
         self.revocations = revocations
         self._metrics_text = metrics_text
@@ -130,7 +131,7 @@ class HttpApi:
     async def listen(self, address: str) -> str:
         """Open the socket; the address with the real port. ConfigError if a key cannot be used."""
         context = self._context
-        keys = open_keys(self._http.jwt, self._key_path)
+        keys = open_keys(self._http.jwt, self._layout)
         self.revocations.load()
         self._tokens = Tokens(self._http.jwt, keys, self.revocations.covers)
         logins = HttpLogins(self._services, self._tokens, self.revocations)

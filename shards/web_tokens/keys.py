@@ -2,7 +2,10 @@
 
 Without a configured secret the first shard that looks makes a key and keeps it in the data
 directory, readable by its owner alone; so tokens outlive a restart, and all shards have one key.
-Archives leave the file out. A key of another algorithm in that file is replaced.
+Archives leave the files out.
+
+Always: a kept key is never replaced, so no shard holds one that another shard has removed. A secret
+and an RSA key have a file each.
 """
 
 import base64
@@ -10,6 +13,7 @@ import binascii
 import logging
 import os
 import secrets
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -28,6 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from borzoi.shards.settings.errors import ConfigError
 from borzoi.shards.settings.schema import Jwt
+from borzoi.storage.layout import DataLayout
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -48,14 +53,17 @@ class Keys(NamedTuple):
     verifying: Any
 
 
-def open_keys(settings: Jwt, path: str) -> Keys:
-    """The keys of this configuration; `path` is where a key is kept that was made here."""
+def open_keys(settings: Jwt, layout: DataLayout) -> Keys:
+    """The keys of this configuration, or those that are kept in the data directory."""
     encoding = settings.encoding_secret or settings.decoding_secret
     decoding = settings.decoding_secret or settings.encoding_secret
     is_rsa = settings.algorithm.startswith("RS")
     if not encoding:
-        kept = _kept_key(path, is_rsa=is_rsa)
-        return _rsa_keys(settings, kept, kept) if is_rsa else Keys(settings.algorithm, kept, kept)
+        if is_rsa:
+            kept = _kept_key(layout.jwt_rsa_key, _new_rsa_key)
+            return _rsa_keys(settings, kept, kept)
+        kept = _kept_key(layout.jwt_key, lambda: secrets.token_bytes(SECRET_SIZE))
+        return Keys(settings.algorithm, kept, kept)
     signing, verifying = (_secret(text, settings) for text in (encoding, decoding))
     if is_rsa:
         return _rsa_keys(settings, signing, verifying)
@@ -102,14 +110,11 @@ def _public(pem: bytes) -> Any:
         return load_pem_private_key(pem, None).public_key()
 
 
-def _kept_key(path: str, *, is_rsa: bool) -> bytes:
+def _kept_key(path: str, made_by: Callable[[], bytes]) -> bytes:
     kept = _read(path)
-    if kept is not None and kept.startswith(b"-----BEGIN") == is_rsa:
-        return kept
     if kept is not None:
-        LOG.warning("%s is a key of another algorithm: another one takes its place", path)
-        os.unlink(path)
-    _keep(path, _new_rsa_key() if is_rsa else secrets.token_bytes(SECRET_SIZE))
+        return kept
+    _keep(path, made_by())
     # Another shard may have been faster, and its key counts.
     made = _read(path)
     assert made is not None, f"{path} was removed"
