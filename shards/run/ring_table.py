@@ -26,7 +26,7 @@ from borzoi.shards.ports.requests import (
 )
 from borzoi.shards.reading.readers import PartitionReaders, SegmentReplaced
 from borzoi.shards.rings.requests import Append, Done, Request, Serve
-from borzoi.shards.web.revocations import Revocations, Revoke, Revoked
+from borzoi.shards.web_tokens.revocations import Revocations, Revoke, Revoked
 
 
 def ring_table(

@@ -83,7 +83,7 @@ from borzoi.shards.upkeep.archiver import Archiver
 from borzoi.shards.upkeep.compression import Compressing, InForce, in_force, low_priority_thread
 from borzoi.shards.upkeep.retention import Cleaner
 from borzoi.shards.web.door import HttpApi, WebSettings
-from borzoi.shards.web.revocations import Revocations
+from borzoi.shards.web_tokens.revocations import Revocations
 from borzoi.shards.websocket.rules import websocket_rules
 from borzoi.shares import ShareFigures, Shares
 from borzoi.storage.retention import Protection

@@ -1,10 +1,9 @@
-"""The HTTP door: requests in, JSON out, over the same commands and handlers as every other door.
+"""The HTTP door of a shard: from a connection to an answer.
 
-Owns the connections of HTTP clients, the table of routes, and the tokens that stand for a login
-there. A request has no session: a token names its user, and permissions are asked for each time.
+Owns the listening socket, the way of each request, and the bodies in memory. Always: what an HTTP
+client may do is decided where it is decided for all clients, in handlers and ports. Nothing of a
+request is held in memory beyond the bounds of web_forms/limits.py.
 
-Always: what an HTTP client may do is decided where it is decided for all clients, in handlers and
-ports. Nothing of a request is held in memory beyond the bounds of limits.py.
-
-Read routes.py (what there is), door.py (the way of a request), then tokens.py and messages.py.
+Read door.py (the way of a request), reading.py (bodies), cors.py; then downwards: web_routes/ (what
+there is), web_messages/, web_connections/, web_tokens/, web_forms/.
 """

@@ -31,22 +31,22 @@ from borzoi.shards.settings.addresses import is_loopback
 from borzoi.shards.settings.schema import Http, Limits, TcpSocket
 from borzoi.shards.tls.certificate import Certificate
 from borzoi.shards.tls.context import server_context
-from borzoi.shards.web.arrivals import Arrivals
-from borzoi.shards.web.caller import HttpCaller
-from borzoi.shards.web.connections import WebConnection, WebServer
 from borzoi.shards.web.cors import CorsRules
-from borzoi.shards.web.exchange import Exchange, Raw, RawBody
-from borzoi.shards.web.failures import JSON, Failure, failure_of, plain, without_token
-from borzoi.shards.web.keys import open_keys
-from borzoi.shards.web.limits import BODIES_LARGEST, BODIES_SIZE_MIN
-from borzoi.shards.web.logins import HttpLogins
-from borzoi.shards.web.paths import read_query, segments_of
 from borzoi.shards.web.reading import read_body, room_for_body
-from borzoi.shards.web.revocations import Revocations
-from borzoi.shards.web.routes import Offers, all_routes
-from borzoi.shards.web.routing import Endpoint, Router
-from borzoi.shards.web.streaming import Streaming
-from borzoi.shards.web.tokens import InvalidToken, TokenClaims, Tokens
+from borzoi.shards.web_connections.connections import WebConnection, WebServer
+from borzoi.shards.web_connections.exchange import Exchange, Raw, RawBody
+from borzoi.shards.web_forms.failures import JSON, Failure, failure_of, plain, without_token
+from borzoi.shards.web_forms.limits import BODIES_LARGEST, BODIES_SIZE_MIN
+from borzoi.shards.web_forms.paths import read_query, segments_of
+from borzoi.shards.web_messages.arrivals import Arrivals
+from borzoi.shards.web_messages.streaming import Streaming
+from borzoi.shards.web_routes.routes import Offers, all_routes
+from borzoi.shards.web_routes.routing import Endpoint, Router
+from borzoi.shards.web_tokens.caller import HttpCaller
+from borzoi.shards.web_tokens.keys import open_keys
+from borzoi.shards.web_tokens.logins import HttpLogins
+from borzoi.shards.web_tokens.revocations import Revocations
+from borzoi.shards.web_tokens.tokens import InvalidToken, TokenClaims, Tokens
 from borzoi.shares import Shares, address_taker, user_taker
 from borzoi.storage.layout import DataLayout
 

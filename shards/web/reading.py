@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
-from borzoi.shards.web.failures import plain
+from borzoi.shards.web_forms.failures import plain
 from borzoi.shares import Shares
 
 if sys.version_info >= (3, 14):

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from apache_iggy import IggyClient, PollingStrategy, ReceiveMessage, SendMessage
 
-from borzoi.shards.web.failures import snake_case
+from borzoi.shards.web_forms.failures import snake_case
 from tests.broker import BrokerProcess
 
 # The client waits this long before it dials a second time; its own default is five seconds.

@@ -135,6 +135,7 @@ def test_nothing_is_lost_and_nothing_is_there_twice(
     try:
         for kill in range(KILLS):
             wait_for_sends(clients)
+            wait_for(lambda: len(broker.workers()) == 2, TIMEOUT_S)
             pid = broker.workers()[kill % 2]
             with slow_calls(pid, ANSWERS, ANSWER_MS, tmp_path / f"trace-{kill}"):
                 # Not waiting for a condition: where the worker is killed is the experiment.

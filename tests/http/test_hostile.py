@@ -8,7 +8,7 @@ from contextlib import closing
 import psutil
 import pytest
 
-from borzoi.shards.web.limits import HEADERS_MAX, LINE_SIZE_MAX
+from borzoi.shards.web_forms.limits import HEADERS_MAX, LINE_SIZE_MAX
 from tests.broker import BrokerProcess, wait_for
 from tests.http_client import HttpClient
 

@@ -15,7 +15,7 @@ import pytest
 
 from borzoi.protocol.message import Message, decode_messages, encode_messages
 from borzoi.protocol.permissions import GlobalPermissions
-from borzoi.shards.web.limits import PIECE_SIZE
+from borzoi.shards.web_forms.limits import PIECE_SIZE
 from tests.broker import BrokerProcess
 from tests.http_client import HttpAnswer, HttpClient
 

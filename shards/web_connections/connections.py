@@ -17,7 +17,7 @@ from aiohttp import web
 from borzoi.shards.admission.places import ConnectionPlaces
 from borzoi.shards.identity.origins import host_of, origin_of
 from borzoi.shards.settings.addresses import format_address
-from borzoi.shards.web.limits import (
+from borzoi.shards.web_forms.limits import (
     HEAD_TIME_MAX_S,
     HEADER_SIZE_MAX,
     HEADERS_MAX,
@@ -29,7 +29,7 @@ from borzoi.shards.web.limits import (
 
 LOG: Final = logging.getLogger(__name__)
 
-LIBRARY_LOG: Final = logging.getLogger("borzoi.shards.web.library")
+LIBRARY_LOG: Final = logging.getLogger("borzoi.shards.web_connections.library")
 # What peers get wrong is answered, and what goes wrong here is logged by the door.
 LIBRARY_LOG.setLevel(logging.CRITICAL + 1)
 

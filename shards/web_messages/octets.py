@@ -24,10 +24,10 @@ from borzoi.protocol.identifiers import (
     PartitionId,
     Partitioning,
 )
-from borzoi.shards.web.bodies import MessageBody, SendQuery
-from borzoi.shards.web.failures import plain
-from borzoi.shards.web.limits import PIECE_SIZE
-from borzoi.shards.web.message_json import message_at
+from borzoi.shards.web_forms.bodies import MessageBody, SendQuery
+from borzoi.shards.web_forms.failures import plain
+from borzoi.shards.web_forms.limits import PIECE_SIZE
+from borzoi.shards.web_messages.message_json import message_at
 
 OCTETS: Final = "application/octet-stream"
 LINES: Final = "application/x-ndjson"

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from borzoi.protocol.identifiers import U64_MAX
-from borzoi.shards.web.objects import U32, Rights
+from borzoi.shards.web_forms.objects import U32, Rights
 
 U8: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=255)]
 # The library has no bounds above 2**63; Body looks.

@@ -28,8 +28,8 @@ from borzoi.protocol.errors import InvalidAccessToken, IoError
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.requests import DeathRule, Done, Request
-from borzoi.shards.web.limits import REVOKED_PER_USER_MAX
-from borzoi.shards.web.tokens import TokenClaims
+from borzoi.shards.web_forms.limits import REVOKED_PER_USER_MAX
+from borzoi.shards.web_tokens.tokens import TokenClaims
 from borzoi.storage.files import Files
 
 LOG: Final = logging.getLogger(__name__)

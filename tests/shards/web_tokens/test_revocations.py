@@ -8,9 +8,9 @@ import pytest
 from borzoi.protocol.errors import InvalidAccessToken
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.rings.requests import Done, Request
-from borzoi.shards.web.limits import REVOKED_PER_USER_MAX
-from borzoi.shards.web.revocations import Revocations, Revoke, Revoked, TooManyRevoked
-from borzoi.shards.web.tokens import TokenClaims
+from borzoi.shards.web_forms.limits import REVOKED_PER_USER_MAX
+from borzoi.shards.web_tokens.revocations import Revocations, Revoke, Revoked, TooManyRevoked
+from borzoi.shards.web_tokens.tokens import TokenClaims
 from borzoi.storage.files import Files
 
 KEPT_S = 300

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from borzoi.protocol.identifiers import Identifier
 from borzoi.shards.handlers.services import Services
-from borzoi.shards.web.caller import HttpCaller
-from borzoi.shards.web.paths import identifier
+from borzoi.shards.web_forms.paths import identifier
+from borzoi.shards.web_tokens.caller import HttpCaller
 
 
 class Raw(NamedTuple):

@@ -4,7 +4,13 @@ import pytest
 
 from borzoi.protocol.errors import error_class
 from borzoi.protocol.statuses import STATUSES
-from borzoi.shards.web.failures import FIELDS, NOT_FOUND, NOT_LOGGED_IN, failure_of, snake_case
+from borzoi.shards.web_forms.failures import (
+    FIELDS,
+    NOT_FOUND,
+    NOT_LOGGED_IN,
+    failure_of,
+    snake_case,
+)
 
 
 @pytest.mark.parametrize("status", STATUSES)

@@ -64,10 +64,10 @@ from borzoi.protocol.permissions import UserStatus
 from borzoi.shards.decisions.decide import PARTITIONS_PER_COMMAND_MAX
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.metadata.state import State
-from borzoi.shards.web.answers import COMPRESSION, new_topic, permissions_of
-from borzoi.shards.web.exchange import Exchange, Outcome
-from borzoi.shards.web.failures import not_found, plain
-from borzoi.shards.web.paths import identifier, u32
+from borzoi.shards.web_connections.exchange import Exchange, Outcome
+from borzoi.shards.web_forms.answers import COMPRESSION, new_topic, permissions_of
+from borzoi.shards.web_forms.failures import not_found, plain
+from borzoi.shards.web_forms.paths import identifier, u32
 
 CODECS: Final = {name: code for code, name in COMPRESSION.items()}
 STATUSES: Final = {"active": UserStatus.ACTIVE, "inactive": UserStatus.INACTIVE}

@@ -10,7 +10,7 @@ import msgspec
 
 from borzoi.protocol.errors import InvalidIdentifier
 from borzoi.protocol.identifiers import NAME_SIZE_MAX, U32_MAX, Identifier
-from borzoi.shards.web.failures import plain
+from borzoi.shards.web_forms.failures import plain
 
 U32_DIGITS = len(str(U32_MAX))
 QUERY_FIELDS_MAX = 64

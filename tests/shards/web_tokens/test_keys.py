@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from borzoi.shards.settings.schema import Jwt
-from borzoi.shards.web.keys import open_keys
+from borzoi.shards.web_tokens.keys import open_keys
 from borzoi.storage.layout import DataLayout
 
 

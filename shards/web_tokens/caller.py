@@ -10,7 +10,7 @@ from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.metadata.state import User
 from borzoi.shards.rosters.share import Turns
-from borzoi.shards.web.tokens import TokenClaims
+from borzoi.shards.web_tokens.tokens import TokenClaims
 
 NO_CLIENT = 0
 """The client id of all HTTP requests: they have no session, and are in no list of clients."""

@@ -23,9 +23,9 @@ from borzoi.protocol.identifiers import U32_MAX
 from borzoi.quantities import SECOND
 from borzoi.shards.settings.kinds import NEVER
 from borzoi.shards.settings.schema import Jwt
-from borzoi.shards.web.keys import Keys
-from borzoi.shards.web.limits import TOKEN_SIZE_MAX, TOKENS_KEPT_MAX
-from borzoi.shards.web.objects import AccessToken
+from borzoi.shards.web_forms.limits import TOKEN_SIZE_MAX, TOKENS_KEPT_MAX
+from borzoi.shards.web_forms.objects import AccessToken
+from borzoi.shards.web_tokens.keys import Keys
 
 REQUIRED: Final = ["jti", "iss", "aud", "sub", "iat", "exp", "nbf"]
 NEVER_S: Final = 1_000_000_000

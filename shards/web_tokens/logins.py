@@ -14,12 +14,12 @@ from borzoi.protocol.errors import (
 from borzoi.shards.handlers.caller import who_asks
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.identity.tokens import check_token
-from borzoi.shards.web.bodies import LoginBody, TokenBody
-from borzoi.shards.web.caller import HttpCaller
-from borzoi.shards.web.failures import failure_of, plain
-from borzoi.shards.web.objects import IdentityAnswer
-from borzoi.shards.web.revocations import Revocations, TooManyRevoked
-from borzoi.shards.web.tokens import InvalidToken, TokenClaims, Tokens
+from borzoi.shards.web_forms.bodies import LoginBody, TokenBody
+from borzoi.shards.web_forms.failures import failure_of, plain
+from borzoi.shards.web_forms.objects import IdentityAnswer
+from borzoi.shards.web_tokens.caller import HttpCaller
+from borzoi.shards.web_tokens.revocations import Revocations, TooManyRevoked
+from borzoi.shards.web_tokens.tokens import InvalidToken, TokenClaims, Tokens
 
 LOG: Final = logging.getLogger(__name__)
 

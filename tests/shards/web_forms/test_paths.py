@@ -1,9 +1,9 @@
 import pytest
 
 from borzoi.protocol.errors import InvalidIdentifier
-from borzoi.shards.web.bodies import PollQuery
-from borzoi.shards.web.failures import Failure
-from borzoi.shards.web.paths import identifier, read_query, segments_of, u32
+from borzoi.shards.web_forms.bodies import PollQuery
+from borzoi.shards.web_forms.failures import Failure
+from borzoi.shards.web_forms.paths import identifier, read_query, segments_of, u32
 
 
 @pytest.mark.parametrize(

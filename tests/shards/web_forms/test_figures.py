@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.quantities import parse_size
-from borzoi.shards.web.figures import float32, size_text
+from borzoi.shards.web_forms.figures import float32, size_text
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Final
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.openmetrics import CONTENT_TYPE
-from borzoi.shards.web.commands import command, get_snapshot
-from borzoi.shards.web.exchange import Exchange, Outcome, Raw
-from borzoi.shards.web.failures import PLAIN, plain
+from borzoi.shards.web_connections.exchange import Exchange, Outcome, Raw
+from borzoi.shards.web_forms.failures import PLAIN, plain
+from borzoi.shards.web_routes.commands import command, get_snapshot
 
 LOG: Final = logging.getLogger(__name__)
 

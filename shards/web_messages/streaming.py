@@ -17,14 +17,14 @@ from borzoi.protocol.edges import uncut
 from borzoi.protocol.errors import BrokerError
 from borzoi.quantities import parse_duration_us
 from borzoi.router.target import Target
-from borzoi.shards.web.arrivals import Arrivals
-from borzoi.shards.web.bodies import PollQuery, StreamQuery
-from borzoi.shards.web.connections import WebConnection
-from borzoi.shards.web.exchange import Exchange, Outcome
-from borzoi.shards.web.failures import Failure, failure_of, plain
-from borzoi.shards.web.message_json import message_at
-from borzoi.shards.web.messages import Polled, poll_target, polled
-from borzoi.shards.web.tokens import InvalidToken, Tokens
+from borzoi.shards.web_connections.connections import WebConnection
+from borzoi.shards.web_connections.exchange import Exchange, Outcome
+from borzoi.shards.web_forms.bodies import PollQuery, StreamQuery
+from borzoi.shards.web_forms.failures import Failure, failure_of, plain
+from borzoi.shards.web_messages.arrivals import Arrivals
+from borzoi.shards.web_messages.message_json import message_at
+from borzoi.shards.web_messages.messages import Polled, poll_target, polled
+from borzoi.shards.web_tokens.tokens import InvalidToken, Tokens
 
 EVENTS: Final = "text/event-stream"
 WAIT_MAX_S: Final = 60.0

@@ -14,14 +14,16 @@ from borzoi.protocol.commands.streams import DeleteStream, GetStream, GetStreams
 from borzoi.protocol.commands.system import GetClients, GetClusterMetadata, GetStats
 from borzoi.protocol.commands.topics import DeleteTopic, GetTopic, GetTopics, PurgeTopic
 from borzoi.protocol.commands.users import DeleteUser, GetUser, GetUsers
-from borzoi.shards.web import answers, bodies, commands, messages, objects, octets, system
-from borzoi.shards.web.commands import command, of_stream, of_topic, of_user
-from borzoi.shards.web.exchange import Exchange, Outcome, Raw
-from borzoi.shards.web.failures import JSON
-from borzoi.shards.web.logins import HttpLogins
-from borzoi.shards.web.openapi import document
-from borzoi.shards.web.routing import Endpoint
-from borzoi.shards.web.streaming import EVENTS, Streaming
+from borzoi.shards.web_connections.exchange import Exchange, Outcome, Raw
+from borzoi.shards.web_forms import answers, bodies, objects
+from borzoi.shards.web_forms.failures import JSON
+from borzoi.shards.web_messages import messages, octets
+from borzoi.shards.web_messages.streaming import EVENTS, Streaming
+from borzoi.shards.web_routes import commands, system
+from borzoi.shards.web_routes.commands import command, of_stream, of_topic, of_user
+from borzoi.shards.web_routes.openapi import document
+from borzoi.shards.web_routes.routing import Endpoint
+from borzoi.shards.web_tokens.logins import HttpLogins
 
 STREAM = "/streams/{stream_id}"
 TOPIC = f"{STREAM}/topics/{{topic_id}}"

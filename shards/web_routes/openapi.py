@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from borzoi import __version__
-from borzoi.shards.web.failures import JSON, ErrorBody
-from borzoi.shards.web.routing import Endpoint
+from borzoi.shards.web_forms.failures import JSON, ErrorBody
+from borzoi.shards.web_routes.routing import Endpoint
 
 REFERENCE: Final = "#/components/schemas/{name}"
 PLAIN: Final = {"text/plain": {"schema": {"type": "string"}}}

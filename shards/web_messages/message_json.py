@@ -43,9 +43,15 @@ from borzoi.protocol.message import (
     USER_HEADERS_SIZE_MAX,
 )
 from borzoi.protocol.payload import U32
-from borzoi.shards.web.bodies import FieldBody, HeaderBody, MessageBody, PartitioningBody, SendBody
-from borzoi.shards.web.failures import plain
-from borzoi.shards.web.limits import PIECE_SIZE
+from borzoi.shards.web_forms.bodies import (
+    FieldBody,
+    HeaderBody,
+    MessageBody,
+    PartitioningBody,
+    SendBody,
+)
+from borzoi.shards.web_forms.failures import plain
+from borzoi.shards.web_forms.limits import PIECE_SIZE
 
 SEND: Final = msgspec.json.Decoder(SendBody)
 ID_SIZE: Final = 16

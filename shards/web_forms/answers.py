@@ -34,8 +34,8 @@ from borzoi.protocol.responses import (
     UserInfo,
 )
 from borzoi.protocol.responses.options import OptionDescription
-from borzoi.shards.web.figures import float32, size_text
-from borzoi.shards.web.objects import (
+from borzoi.shards.web_forms.figures import float32, size_text
+from borzoi.shards.web_forms.objects import (
     CacheAnswer,
     ClientAnswer,
     ClientDetailsAnswer,

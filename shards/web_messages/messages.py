@@ -21,13 +21,13 @@ from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.rings.peers import ABANDONED
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.serving.new_life import Named, new_life
-from borzoi.shards.web import octets
-from borzoi.shards.web.bodies import PollQuery
-from borzoi.shards.web.exchange import Exchange, Outcome, Raw, RawBody
-from borzoi.shards.web.failures import JSON
-from borzoi.shards.web.limits import PIECE_SIZE
-from borzoi.shards.web.message_json import batch_of, partitioning_of, polled_pieces
-from borzoi.shards.web.paths import identifier
+from borzoi.shards.web_connections.exchange import Exchange, Outcome, Raw, RawBody
+from borzoi.shards.web_forms.bodies import PollQuery
+from borzoi.shards.web_forms.failures import JSON
+from borzoi.shards.web_forms.limits import PIECE_SIZE
+from borzoi.shards.web_forms.paths import identifier
+from borzoi.shards.web_messages import octets
+from borzoi.shards.web_messages.message_json import batch_of, partitioning_of, polled_pieces
 from borzoi.storage.outcome import NO_SLICES, Slices
 
 STRATEGIES: Final = {

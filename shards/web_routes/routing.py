@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from borzoi.shards.web.failures import plain
+from borzoi.shards.web_forms.failures import plain
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from borzoi.protocol.message import Message, encode_messages
-from borzoi.shards.web.message_json import polled_pieces
-from borzoi.shards.web.octets import lines_of
+from borzoi.shards.web_messages.message_json import polled_pieces
+from borzoi.shards.web_messages.octets import lines_of
 
 STORED = encode_messages(
     [Message(b"one", id=2**128 - 1, user_headers=b"raw", offset=0), Message(b"second", offset=1)]
