@@ -6,15 +6,16 @@ in roles.py.
 Always: an answer that is not a success ends the run with the status; nothing is retried.
 """
 
-import socket
 import time
 from array import array
 from collections.abc import Callable
 from typing import Final
 
+from borzoi.bench.carriers import Carrier
 from borzoi.bench.pacing import Pace
 from borzoi.bench.plans import ActorPlan, ActorResult
 from borzoi.protocol.errors import error_for
+from borzoi.protocol.framing import LENGTH_SIZE, REQUEST_HEADER
 
 ENDLESS: Final = 1 << 62
 
@@ -29,7 +30,7 @@ class Actor:
     def __init__(
         self,
         plan: ActorPlan,
-        connection: socket.socket,
+        connection: Carrier,
         wait: Callable[["Actor", int], None],
         finished: Callable[["Actor"], None],
         watch_writable: Callable[["Actor", bool], None],
@@ -110,7 +111,10 @@ class Actor:
         rest = self._unsent
         if rest is None:
             return
-        sent = self.socket.send(rest)
+        try:
+            sent = self.socket.send(rest)
+        except BlockingIOError:
+            sent = 0
         if sent == len(rest):
             self._unsent = None
             self._watch_writable(self, False)
@@ -138,12 +142,18 @@ class Actor:
 
     def _send(self, frame: bytearray) -> None:
         try:
-            sent = self.socket.send(frame)
+            sent = self._send_in_pieces(frame) if self.plan.in_pieces else self.socket.send(frame)
         except BlockingIOError:
             sent = 0
         if sent != len(frame):
             self._unsent = memoryview(frame)[sent:]
             self._watch_writable(self, True)
+
+    def _send_in_pieces(self, frame: bytearray) -> int:
+        view = memoryview(frame)
+        sent = self.socket.send(view[:LENGTH_SIZE])
+        sent += self.socket.send(view[LENGTH_SIZE : REQUEST_HEADER.size])
+        return sent + self.socket.send(view[REQUEST_HEADER.size :])
 
     def _note(self, now_ns: int, latency_ns: int, messages: int, user_bytes: int) -> None:
         self._ends.append(now_ns)

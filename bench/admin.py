@@ -7,6 +7,7 @@ of this wire. A refusal is raised as the BrokerError of its status.
 import socket
 from typing import Any, Final
 
+from borzoi.bench.carriers import Carrier, carried
 from borzoi.bench.plans import Credentials
 from borzoi.protocol import commands
 from borzoi.protocol.errors import (
@@ -30,16 +31,24 @@ STREAM_PREFIX: Final = "bench-stream-"
 class Admin:
     """A connection for questions and orders."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: Carrier) -> None:
         self._socket = connection
+        self._memory = memoryview(bytearray(1 << 20))
 
     @classmethod
-    def connect(cls, host: str, port: int, credentials: Credentials) -> "Admin":
+    def connect(
+        cls,
+        host: str,
+        port: int,
+        credentials: Credentials,
+        transport: str = "tcp",
+        ca_file: str = "",
+    ) -> "Admin":
         """Returns a connection that is logged in; the socket is closed if that fails."""
         connection = socket.create_connection((host, port), timeout=TIMEOUT_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        admin = cls(connection)
         try:
+            admin = cls(carried(connection, transport, ca_file))
             log_in(admin, credentials)
         except BaseException:
             connection.close()
@@ -49,39 +58,40 @@ class Admin:
     def ask(self, command: commands.Command) -> Any:
         """The value of the answer; None where there is none."""
         code = code_of(command)
-        self._socket.sendall(encode_request(code, encode_command(command)))
-        status, length = RESPONSE_HEADER.unpack(self._exactly(RESPONSE_HEADER.size))
-        if status:
-            raise error_for(status)
-        return decode_reply(code, memoryview(self._exactly(length)))
+        answer = self._exchange(encode_request(code, encode_command(command)))
+        return decode_reply(code, memoryview(bytes(answer)))
 
-    def send_raw(self, frame: bytes | bytearray) -> None:
-        """A prebuilt request whose answer is empty."""
-        self._socket.sendall(frame)
-        status, length = RESPONSE_HEADER.unpack(self._exactly(RESPONSE_HEADER.size))
-        if status:
-            raise error_for(status)
-        self._exactly(length)
+    def send_raw(self, frame: bytes | bytearray) -> int:
+        """A prebuilt request. Its answer is not decoded: how many bytes it has."""
+        return len(self._exchange(frame))
 
     @property
     def local_port(self) -> int:
         """The port of this end, by which the server names the connection."""
-        port: int = self._socket.getsockname()[1]
-        return port
+        return self._socket.getsockname()[1]
 
     def close(self) -> None:
         """Closes the socket."""
         self._socket.close()
 
-    def _exactly(self, size: int) -> bytes:
-        data = bytearray(size)
-        view = memoryview(data)
+    def _exchange(self, frame: bytes | bytearray) -> memoryview:
+        """The answer, until the next one comes."""
+        self._socket.sendall(frame)
+        status, length = RESPONSE_HEADER.unpack(self._exactly(RESPONSE_HEADER.size))
+        if status:
+            raise error_for(status)
+        return self._exactly(length)
+
+    def _exactly(self, size: int) -> memoryview:
+        if size > len(self._memory):
+            self._memory = memoryview(bytearray(size))
+        view = self._memory[:size]
         while view:
             count = self._socket.recv_into(view)
             if count == 0:
                 raise ConnectionError("the server closed the connection")
             view = view[count:]
-        return bytes(data)
+        return self._memory[:size]
 
 
 def log_in(admin: Admin, credentials: Credentials) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
-from borzoi.bench.admin import Admin, delete_stream, make_stream
+from borzoi.bench.admin import delete_stream, make_stream
 from borzoi.bench.batches import build_send_frames
 from borzoi.bench.broker import OwnBroker
 from borzoi.bench.cpus import CpuPlan, available_cpus, decide
@@ -40,11 +40,12 @@ class Bed:
         *,
         directory: Path | None = None,
         generators: int = 1,
+        transport: str = "tcp",
     ) -> None:
         self.cpus: CpuPlan = decide(available_cpus(), shards, generators)
-        self.broker = OwnBroker(self.cpus.cpu_allocation, settings, directory)
+        self.broker = OwnBroker(self.cpus.cpu_allocation, settings, directory, transport=transport)
         try:
-            self.admin = Admin.connect(self.broker.host, self.broker.port, self.broker.credentials)
+            self.admin = self.broker.orders()
         except BaseException:
             self.broker.close()
             raise
@@ -77,6 +78,8 @@ class Bed:
             goal=goal,
             stream=ids[0],
             topic=ids[1],
+            transport=self.broker.transport,
+            ca_file=self.broker.ca_file,
         )
 
     def run(self, actors: list[ActorPlan], *, warmup_ns: int = WARMUP_NS) -> LoadResult:

@@ -8,8 +8,9 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from borzoi.bench import admin as orders
 from borzoi.bench.admin import Admin
@@ -37,6 +38,9 @@ PREFILL_BYTES_MAX: Final = 2 * GB
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
+Connect: TypeAlias = Callable[[], Admin]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Everything a run brought."""
@@ -59,8 +63,8 @@ def run_benchmark(
     show: Callable[[Progress], None] | None = None,
 ) -> Outcome:
     """Runs one kind of load and returns all that was measured; `say` gets the steps."""
-    with _server(options) as (host, port, cpus, supervisor_pid, loops):
-        with _connected(host, port, options) as admin:
+    with _server(options) as (host, port, cpus, supervisor_pid, loops, connect):
+        with _connected(connect, host, port) as admin:
             streams = _make_streams(admin, options, host, port, cpus, say)
         limits = None
         if options.with_limits:
@@ -75,7 +79,7 @@ def run_benchmark(
             watched={f"shard {shard}": pid for shard, pid in sorted(workers.items())},
             show=show,
         )
-        with _connected(host, port, options) as admin:
+        with _connected(connect, host, port) as admin:
             stats = orders.stats_of(admin)
     if not any(actor.ends for actor in load.actors):
         raise BenchFailed("nothing was measured: no request came to an end")
@@ -93,26 +97,34 @@ def run_benchmark(
 
 
 @contextmanager
-def _server(options: Options) -> Iterator[tuple[str, int, CpuPlan, int | None, str]]:
-    """Yields host, port, CPU plan, the supervisor's id if it is on this machine, and its loops."""
+def _server(options: Options) -> Iterator[tuple[str, int, CpuPlan, int | None, str, Connect]]:
+    """Yields host, port, CPU plan, the supervisor's id if it is here, its loops, a way for orders.
+
+    A broker of our own takes orders through a door without TLS, and not through HTTP.
+    """
     if options.address is None:
         cpus = decide(available_cpus(), options.shards, options.actor_count)
-        with OwnBroker(cpus.cpu_allocation, directory=options.directory) as broker:
-            yield broker.host, broker.port, cpus, broker.pid, broker.loops
+        with OwnBroker(
+            cpus.cpu_allocation, directory=options.directory, transport=options.transport
+        ) as broker:
+            yield broker.host, broker.port, cpus, broker.pid, broker.loops, broker.orders
         return
     host, port = options.address
     cpus = decide_without_broker(available_cpus(), options.actor_count)
-    with _connected(host, port, options) as admin:
+    connect = partial(
+        Admin.connect, host, port, options.credentials, options.transport, options.ca_file
+    )
+    with _connected(connect, host, port) as admin:
         stats = orders.stats_of(admin)
     local = stats is not None and (host in LOOPBACK or stats.hostname == socket.gethostname())
     pid = stats.process_id if stats is not None and local else None
-    yield host, port, cpus, pid, UNKNOWN_LOOPS
+    yield host, port, cpus, pid, UNKNOWN_LOOPS, connect
 
 
 @contextmanager
-def _connected(host: str, port: int, options: Options) -> Iterator[Admin]:
+def _connected(connect: Connect, host: str, port: int) -> Iterator[Admin]:
     try:
-        admin = Admin.connect(host, port, options.credentials)
+        admin = connect()
     except OSError as error:
         raise BenchFailed(f"cannot connect to {host}:{port}: {error}") from error
     try:

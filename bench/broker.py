@@ -21,7 +21,8 @@ from typing import Final, Self
 
 import psutil
 
-from borzoi.bench.plans import Credentials
+from borzoi.bench.admin import Admin
+from borzoi.bench.plans import HTTP_JSON, Credentials
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
@@ -30,6 +31,22 @@ SERVE: Final = "from borzoi.shards.admin.commands import main; main()"
 LOOPS_SAID: Final = re.compile(r"\b(compiled|plain) loops")
 UNKNOWN_LOOPS: Final = "unknown"
 CREDENTIALS: Final = Credentials("iggy", "iggy")
+DOORS: Final = {
+    "tcp": "tcp",
+    "tls": "tcp",
+    "ws": "websocket",
+    "wss": "websocket",
+    "http": "http",
+    HTTP_JSON: "http",
+}
+"""The table of the configuration that a transport belongs to."""
+
+SETTINGS: Final = {
+    "tls": {"IGGY_TCP_TLS_ENABLED": "true"},
+    "wss": {"IGGY_WEBSOCKET_TLS_ENABLED": "true"},
+    "http": {"IGGY_HTTP_ENABLED": "true"},
+    HTTP_JSON: {"IGGY_HTTP_ENABLED": "true"},
+}
 
 
 class BrokerFailed(Exception):
@@ -44,7 +61,11 @@ class OwnBroker:
         cpu_allocation: str,
         settings: Mapping[str, str] | None = None,
         directory: Path | None = None,
+        *,
+        transport: str = "tcp",
     ) -> None:
+        """`transport`: which door the load comes through; it is open, and encrypted if need be."""
+        self.transport = transport
         self.directory = Path(tempfile.mkdtemp(prefix="borzoi-bench-", dir=directory))
         self.data = self.directory / "data"
         self._output = self.directory / "output"
@@ -54,7 +75,10 @@ class OwnBroker:
             "IGGY_SYSTEM_PATH": str(self.data),
             "IGGY_TCP_ADDRESS": "127.0.0.1:0",
             "IGGY_HTTP_ENABLED": "false",
+            "IGGY_QUIC_ENABLED": "false",
+            "IGGY_HTTP_ADDRESS": "127.0.0.1:0",
             "IGGY_WEBSOCKET_ADDRESS": "127.0.0.1:0",
+            **SETTINGS.get(transport, {}),
             "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": cpu_allocation,
             "IGGY_ROOT_USERNAME": CREDENTIALS.username,
             "IGGY_ROOT_PASSWORD": CREDENTIALS.password,
@@ -71,10 +95,14 @@ class OwnBroker:
                 start_new_session=True,
             )
         try:
-            self.host, self.port = self._wait_until_ready()
+            doors = self._wait_until_ready()
         except BaseException:
             self.close()
             raise
+        self.host, self.port = doors[DOORS[transport]]
+        # Orders go through a door without TLS, whatever the load goes through.
+        self.order_transport = "ws" if transport == "tls" else "tcp"
+        self.order_port = doors[DOORS[self.order_transport]][1]
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +145,18 @@ class OwnBroker:
                 self._process.wait(STOP_TIMEOUT_S)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _wait_until_ready(self) -> tuple[str, int]:
+    @property
+    def ca_file(self) -> str:
+        """Who vouches for the door: the certificate that it has made for itself."""
+        if self.transport not in ("tls", "wss"):
+            return ""
+        return str(self.data / "runtime" / f"{DOORS[self.transport]}_certificate.pem")
+
+    def orders(self) -> Admin:
+        """A connection for questions and orders, logged in."""
+        return Admin.connect(self.host, self.order_port, CREDENTIALS, self.order_transport)
+
+    def _wait_until_ready(self) -> dict[str, tuple[str, int]]:
         ready = self.data / "runtime" / "current_config.toml"
         deadline = time.monotonic() + START_TIMEOUT_S
         while not ready.exists():
@@ -127,9 +166,12 @@ class OwnBroker:
             if time.monotonic() > deadline:
                 raise BrokerFailed(f"the broker is not ready in time:\n{self.output()}")
             time.sleep(LOOK_INTERVAL_S)
-        address: str = tomllib.loads(ready.read_text())["tcp"]["address"]
-        host, _, port = address.rpartition(":")
-        return host, int(port)
+        config = tomllib.loads(ready.read_text())
+        found = {}
+        for door in set(DOORS.values()):
+            host, _, port = config[door]["address"].rpartition(":")
+            found[door] = (host, int(port))
+        return found
 
 
 def workers_of(supervisor_pid: int) -> dict[int, int]:

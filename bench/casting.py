@@ -135,6 +135,8 @@ class _Casting:
             latency_from_origin=latency_from_origin,
             idle_stop_ns=idle_stop_ns,
             generation=options.generation,
+            transport=options.transport,
+            ca_file=options.ca_file,
         )
 
     def _stream(self, number: int) -> BenchStream:

@@ -4,8 +4,7 @@ Drawn with matplotlib's file backend: no display, no network. Every chart says i
 axis; colours are the same for the same thing in all of them.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,28 +13,29 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from borzoi.bench.colours import (
+    GENERATOR_COLOURS,
+    GROUP_COLOURS,
+    INK,
+    SHARD_COLOURS,
+    process_colours,
+    shown_groups,
+    words,
+)
 from borzoi.bench.measures import PERCENTILE_NAMES
 from borzoi.bench.quantities import MB
+from borzoi.bench.target_rows import disturbance
 
 mpl.use("Agg")
 
 DPI: Final = 110
 WIDE: Final = (11.0, 4.6)
 TALL: Final = (11.0, 7.2)
-INK: Final = "#22303c"
+TALLEST: Final = (11.0, 9.6)
 FAINT: Final = "#d9e0e6"
 PAPER: Final = "#ffffff"
-GROUP_COLOURS: Final = {
-    "producers": "#c8553d",
-    "consumers": "#2a6f97",
-    "producing_consumers": "#6a4c93",
-    "producers_and_consumers": "#7a8793",
-}
-SHARD_COLOURS: Final = ("#2a6f97", "#2a9d8f", "#61a5c2", "#52796f", "#013a63", "#8ab17d")
-GENERATOR_COLOURS: Final = ("#f4a259", "#e76f51", "#bc6c25", "#e9c46a")
 PERCENTILE_LABELS: Final = ("p50", "p90", "p95", "p99", "p99.9", "p99.99")
 LOG_ABOVE: Final = 20  # curves that span more than this factor are drawn logarithmically
-FIT_POINTS: Final = 400
 LIMIT_COLOUR: Final = "#9aa5b1"
 WHOLE_FROM: Final = 100  # larger figures have no decimals
 
@@ -93,8 +93,10 @@ def draw_lines(
 
 
 def _throughput(report: dict[str, Any]) -> Figure:
-    figure, (axes,) = _figure(_title(report, "Throughput over time"), WIDE, 1)
-    for group in _shown_groups(report):
+    groups = shown_groups(report)
+    size = WIDE if len(groups) == 1 else TALL
+    figure, panels = _figure(_title(report, "Throughput over time"), size, len(groups))
+    for group, axes in zip(groups, panels, strict=True):
         summary = group["summary"]
         # The series of a group is the mean of its actors; what is shown is all of them together.
         members = round(
@@ -106,38 +108,32 @@ def _throughput(report: dict[str, Any]) -> Figure:
         values = [point["value"] * members for point in points]
         name = summary["kind"]
         total = summary["total_throughput_megabytes_per_second"]
-        axes.plot(
-            times,
-            values,
-            color=_colour(name),
-            linewidth=1.8,
-            label=f"{_words(name)}: {total:,.0f} MB/s",
-        )
+        label = f"{words(name)}: {total:,.0f} MB/s"
+        axes.plot(times, values, color=_colour(name), linewidth=1.8, label=label)
         axes.fill_between(times, values, color=_colour(name), alpha=0.06, linewidth=0)
-    _draw_limit(axes, report)
-    axes.set_ylim(bottom=0)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("seconds")
-    axes.set_ylabel("MB/s of user data")
-    _legend(axes)
+        _draw_limit(axes, report, name)
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(left=0)
+        axes.set_ylabel("MB/s of user data")
+        _legend(axes)
+    panels[-1].set_xlabel("seconds")
     return figure
 
 
-def _draw_limit(axes: Axes, report: dict[str, Any]) -> None:
+def _draw_limit(axes: Axes, report: dict[str, Any], group: str) -> None:
+    """The bare limit of what a group does; of one connection, so that many may exceed it."""
     limits = report["borzoi"]["limits"]
     if limits is None:
         return
-    produces = report["params"]["producers"] > 0
-    name, label = ("append", "bare append") if produces else ("slices", "bare mapped slices")
+    name, label = ("slices", "mapped slices") if group == "consumers" else ("append", "append")
     rate = limits[name]["bytes_per_s"] / MB
-    axes.axhline(
-        rate, color=LIMIT_COLOUR, linestyle="--", linewidth=1.4, label=f"{label}: {rate:,.0f} MB/s"
-    )
+    text = f"bare {label}, one connection: {rate:,.0f} MB/s"
+    axes.axhline(rate, color=LIMIT_COLOUR, linestyle="--", linewidth=1.4, label=text)
 
 
 def _latency(report: dict[str, Any]) -> Figure:
     figure, (percentiles, series) = _figure(_title(report, "Latency"), TALL, 2)
-    groups = list(_shown_groups(report))
+    groups = list(shown_groups(report))
     width = 0.8 / max(1, len(groups))
     for number, group in enumerate(groups):
         summary = group["summary"]
@@ -145,7 +141,7 @@ def _latency(report: dict[str, Any]) -> Figure:
         values = [summary[f"average_{percentile}_latency_ms"] for percentile in PERCENTILE_NAMES]
         places = [at + (number - (len(groups) - 1) / 2) * width for at in range(len(values))]
         bars = percentiles.bar(
-            places, values, width * 0.92, color=_colour(name), label=_words(name), zorder=3
+            places, values, width * 0.92, color=_colour(name), label=words(name), zorder=3
         )
         percentiles.bar_label(
             bars, [_short(value) for value in values], padding=2, fontsize=8, color=INK
@@ -156,7 +152,7 @@ def _latency(report: dict[str, Any]) -> Figure:
             [point["value"] for point in points],
             color=_colour(name),
             linewidth=1.5,
-            label=_words(name),
+            label=words(name),
         )
     percentiles.set_xticks(range(len(PERCENTILE_LABELS)), PERCENTILE_LABELS)
     percentiles.set_yscale("log")
@@ -176,7 +172,7 @@ def _latency(report: dict[str, Any]) -> Figure:
 
 
 def _distribution(report: dict[str, Any]) -> Figure | None:
-    groups = [group for group in _shown_groups(report) if group["latency_distribution"]]
+    groups = [group for group in shown_groups(report) if group["latency_distribution"]]
     if not groups:
         return None
     figure, (axes,) = _figure(_title(report, "Distribution of latencies"), WIDE, 1)
@@ -187,14 +183,15 @@ def _distribution(report: dict[str, Any]) -> Figure | None:
         density = [one["density"] for one in found["bins"]]
         step = edges[1] - edges[0] if len(edges) > 1 else 1.0
         axes.bar(
-            edges, density, step * 0.96, align="edge", color=_colour(name), alpha=0.55, zorder=3
+            edges,
+            density,
+            step * 0.96,
+            align="edge",
+            color=_colour(name),
+            alpha=0.55,
+            zorder=3,
+            label=words(name),
         )
-        mu, sigma = found["log_normal_params"]["mu"], found["log_normal_params"]["sigma"]
-        reach = edges[-1] + step
-        fitted = [reach * number / FIT_POINTS for number in range(1, FIT_POINTS + 1)]
-        if sigma > 0:
-            fit = [_log_normal(x, mu, sigma) for x in fitted]
-            axes.plot(fitted, fit, color=_colour(name), linewidth=1.6, label=_words(name))
         for percentile in ("p50", "p95", "p99"):
             at = found["percentiles"][f"{percentile}_ms"]
             axes.axvline(at, color=_colour(name), linestyle=":", linewidth=1.1)
@@ -210,7 +207,8 @@ def _distribution(report: dict[str, Any]) -> Figure | None:
                 va="top",
             )
     axes.set_xlabel("ms")
-    axes.set_ylabel("density, with a log-normal fit")
+    axes.set_ylabel("density")
+    axes.set_xlim(left=0)
     _legend(axes)
     return figure
 
@@ -219,8 +217,8 @@ def _resources(report: dict[str, Any]) -> Figure | None:
     resources = report["borzoi"]["resources"]
     if not any(resources.values()):
         return None
-    figure, (cpu, memory) = _figure(_title(report, "CPU and memory"), TALL, 2)
-    for name, colour in _process_colours(resources).items():
+    figure, (cpu, memory, cache) = _figure(_title(report, "CPU and memory"), TALLEST, 3)
+    for name, colour in process_colours(resources).items():
         looks = resources[name]
         times = [look["time_s"] for look in looks]
         cpu.plot(
@@ -233,22 +231,18 @@ def _resources(report: dict[str, Any]) -> Figure | None:
         taken = [(look["rss_anon"] + look["rss_shmem"]) / MB for look in looks]
         memory.plot(times, taken, color=colour, linewidth=1.8, label=name)
         if name.startswith("shard"):
-            memory.plot(
-                times,
-                [look["rss_file"] / MB for look in looks],
-                color=colour,
-                linewidth=1.1,
-                linestyle=":",
-                label=f"{name}: page cache seen through maps",
-            )
+            seen = [look["rss_file"] / MB for look in looks]
+            cache.plot(times, seen, color=colour, linewidth=1.8, label=name)
     cpu.axhline(100, color=LIMIT_COLOUR, linestyle="--", linewidth=1.0)
-    cpu.axvline(0, color=FAINT, linewidth=1.2)
-    memory.axvline(0, color=FAINT, linewidth=1.2)
+    for axes in (cpu, memory, cache):
+        axes.axvline(0, color=FAINT, linewidth=1.2)
     cpu.set_ylabel("% of one core")
     cpu.set_ylim(bottom=0)
-    memory.set_ylabel("MB")
+    memory.set_ylabel("MB of memory")
     memory.set_ylim(bottom=0)
-    memory.set_xlabel("seconds since the measured part began")
+    cache.set_ylabel("MB of page cache, mapped")
+    cache.set_ylim(bottom=0)
+    cache.set_xlabel("seconds since the measured part began")
     _legend(cpu)
     _legend(memory)
     return figure
@@ -278,48 +272,32 @@ def _save(figure: Figure, path: Path) -> Path:
 
 def _legend(axes: Axes) -> None:
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="best", frameon=False, fontsize=9, labelcolor=INK)
+        # Above the curves, so that it covers none.
+        axes.legend(
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
+            ncols=4,
+            frameon=False,
+            fontsize=9,
+            labelcolor=INK,
+        )
 
 
 def _title(report: dict[str, Any], what: str) -> str:
     params = report["params"]
-    return (
+    title = (
         f"{what} - {params['pretty_name']}, "
         f"{params['messages_per_batch']} x {params['message_size']} B"
     )
-
-
-def _shown_groups(report: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    """Producers and consumers by themselves, not their mixture."""
-    groups: list[dict[str, Any]] = report["group_metrics"]
-    return [group for group in groups if group["summary"]["kind"] != "producers_and_consumers"]
-
-
-def _process_colours(resources: dict[str, Any]) -> dict[str, str]:
-    shards = [name for name in resources if name.startswith("shard")]
-    others = [name for name in resources if not name.startswith("shard")]
-    colours = {name: SHARD_COLOURS[at % len(SHARD_COLOURS)] for at, name in enumerate(shards)}
-    return colours | {
-        name: GENERATOR_COLOURS[at % len(GENERATOR_COLOURS)] for at, name in enumerate(others)
-    }
+    disturbed = disturbance(report["borzoi"])
+    return f"{title}\n{disturbed}" if disturbed else title
 
 
 def _colour(group: str) -> str:
     return GROUP_COLOURS.get(group, INK)
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def _short(value: float) -> str:
     if value >= WHOLE_FROM:
         return f"{value:,.0f}"
     return f"{value:.2g}" if value < 1 else f"{value:.3g}"
-
-
-def _log_normal(x: float, mu: float, sigma: float) -> float:
-    if x <= 0:
-        return 0.0
-    exponent = -((math.log(x) - mu) ** 2) / (2 * sigma**2)
-    return math.exp(exponent) / (x * sigma * math.sqrt(2 * math.pi))

@@ -9,25 +9,24 @@ shard's core when that has time. `settled` is how long it went on after the last
 import json
 import os
 import random
-import socket
 import struct
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from borzoi.bench.admin import Admin
 from borzoi.bench.broker import CREDENTIALS, OwnBroker
 from borzoi.bench.failures import BenchFailed
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import (
-    Command,
     CreateStream,
     CreateTopic,
-    LoginUser,
     PollMessages,
 )
-from borzoi.protocol.framing import RESPONSE_HEADER, encode_request
-from borzoi.protocol.generations import code_of, encode_command
+from borzoi.protocol.framing import encode_request
+from borzoi.protocol.generations import encode_command
 from borzoi.protocol.identifiers import (
     Consumer,
     ConsumerKind,
@@ -75,9 +74,9 @@ def measure(
     with OwnBroker(f"{cpus[0]}..{cpus[0] + 1}", settings, directory) as broker:
         os.sched_setaffinity(0, cpus[1:] or cpus)
         try:
-            with socket.create_connection((broker.host, broker.port)) as connection:
+            with closing(Admin.connect(broker.host, broker.port, CREDENTIALS)) as admin:
                 frames = list(_frames(variants))
-                return _measure(_Wire(connection), codec, duration_s, broker.data, frames)
+                return _measure(admin, codec, duration_s, broker.data, frames)
         finally:
             os.sched_setaffinity(0, cpus)
 
@@ -102,49 +101,16 @@ def json_like(number: int) -> bytes:
     ).encode()
 
 
-class _Wire:
-    """One request at a time."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._memory = memoryview(bytearray(1 << 20))
-
-    def ask(self, command: Command) -> int:
-        return self.call(encode_request(code_of(command), encode_command(command)))
-
-    def call(self, frame: bytes) -> int:
-        """How many bytes the answer has."""
-        self._socket.sendall(frame)
-        status, length = RESPONSE_HEADER.unpack(self._take(RESPONSE_HEADER.size))
-        if status:
-            raise BenchFailed(f"the broker answered status {status}")
-        self._take(length)
-        return int(length)
-
-    def _take(self, size: int) -> memoryview:
-        if size > len(self._memory):
-            self._memory = memoryview(bytearray(size))
-        view = self._memory[:size]
-        while view:
-            count = self._socket.recv_into(view)
-            if count == 0:
-                raise BenchFailed("the broker has closed the connection")
-            view = view[count:]
-        return self._memory[:size]
-
-
 def _measure(
-    wire: _Wire, codec: str, duration_s: float, data: Path, frames: Sequence[tuple[bytes, int]]
+    admin: Admin, codec: str, duration_s: float, data: Path, frames: Sequence[tuple[bytes, int]]
 ) -> CompressionFigures:
-    wire.ask(LoginUser(CREDENTIALS.username, CREDENTIALS.password))
-    wire.ask(CreateStream(NAME))
-    wire.ask(CreateTopic(NAME, 1, 1, 0, 0, 1, NAME))
+    admin.ask(CreateStream(NAME))
+    admin.ask(CreateTopic(NAME, 1, 1, 0, 0, 1, NAME))
     sent = batches = 0
     began = time.monotonic()
     while (now := time.monotonic()) - began < duration_s:
         frame, size = frames[batches % len(frames)]
-        wire.call(frame)
+        admin.send_raw(frame)
         sent += size
         batches += 1
     produced_s = now - began
@@ -152,7 +118,7 @@ def _measure(
     settled_s = _wait_settled(partition) if codec != "none" else 0.0
     plain, stored = _sizes(partition)
     began = time.monotonic()
-    polled = sum(wire.ask(_poll(number * BATCH)) for number in range(batches))
+    polled = sum(admin.send_raw(_poll(number * BATCH)) for number in range(batches))
     return CompressionFigures(
         codec,
         sent / produced_s / 1e6,
@@ -172,10 +138,11 @@ def _frames(variants: int) -> Iterator[tuple[bytes, int]]:
         yield encode_request(Code.SEND_MESSAGES, payload), size
 
 
-def _poll(offset: int) -> PollMessages:
+def _poll(offset: int) -> bytes:
     anybody = Consumer(ConsumerKind.CONSUMER, 1)
     strategy = PollingStrategy(StrategyKind.OFFSET, offset)
-    return PollMessages(anybody, NAME, NAME, 0, strategy, BATCH, False)
+    poll = PollMessages(anybody, NAME, NAME, 0, strategy, BATCH, False)
+    return encode_request(Code.POLL_MESSAGES, encode_command(poll))
 
 
 def _wait_settled(partition: Path) -> float:

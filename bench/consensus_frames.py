@@ -22,7 +22,7 @@ from borzoi.protocol.batch import decode_batch
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.sessions import Register
 from borzoi.protocol.consensus.evictions import HEADER_SIZE, NEWEST
-from borzoi.protocol.consensus.framing import FIELDS, FIELDS_AT, REQUEST
+from borzoi.protocol.consensus.layout import FIELDS, FIELDS_AT, REQUEST
 from borzoi.protocol.consensus.operations import QUERY, REGISTER, SEND
 from borzoi.protocol.consensus.register import encode_register
 from borzoi.protocol.edge_layouts import (

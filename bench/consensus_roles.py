@@ -1,12 +1,12 @@
 """Actors that speak the bytes of the 0.9 generation: what differs from roles.py, and no more."""
 
 import random
-import socket
 import struct
 from typing import Final
 
 from borzoi.bench.actors import Actor, LoadFailed, refusal
 from borzoi.bench.batches import PollFrame, SendFrame
+from borzoi.bench.carriers import Carrier
 from borzoi.bench.consensus_frames import (
     ConsensusFrame,
     Session,
@@ -21,7 +21,6 @@ from borzoi.protocol.edge_layouts import BATCH_HEADER_SIZE, FRAME_HEADER_SIZE
 from borzoi.protocol.framing import REQUEST_HEADER
 from borzoi.protocol.responses.polled import POLLED_HEADER
 
-LOGIN_TIMEOUT_S: Final = 60.0
 REPLY: Final = 8
 KIND_AT: Final = 60
 # Of a reply: size, then status.
@@ -35,11 +34,11 @@ POLLED_COUNT: Final = struct.Struct("<12xI")
 RECORD: Final = struct.Struct("<8xQ8xQQ")
 
 
-def log_in(connection: socket.socket, plan: ActorPlan) -> Session:
+def log_in(connection: Carrier, plan: ActorPlan) -> Session:
     """The session of a connection that has just been opened."""
     assert plan.credentials is not None, "only a broker is logged in to"
     client = random.Random(f"{plan.actor_id} {connection.getsockname()}").randbytes(16)
-    connection.settimeout(LOGIN_TIMEOUT_S)
+    connection.setblocking(True)
     connection.sendall(login_frame(client, plan.credentials))
     head = _exactly(connection, HEADER_SIZE)
     size, status = REPLY_HEAD.unpack_from(head)
@@ -116,10 +115,11 @@ CONSENSUS_CLASSES: Final[dict[Role, type[Actor]]] = {
 }
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        data += (received := connection.recv(size - len(data)))
+def _exactly(connection: Carrier, size: int) -> bytes:
+    data, filled = memoryview(bytearray(size)), 0
+    while filled < size:
+        received = connection.recv_into(data[filled:])
         if not received:
             raise LoadFailed("the server closed the connection at its login")
+        filled += received
     return bytes(data)

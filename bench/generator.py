@@ -23,9 +23,18 @@ from typing import Final
 
 from borzoi.bench.actors import Actor, LoadFailed
 from borzoi.bench.admin import Admin, join_group, log_in
+from borzoi.bench.carriers import Carrier, carried
 from borzoi.bench.consensus_roles import CONSENSUS_CLASSES
+from borzoi.bench.http_roles import HTTP_CLASSES
 from borzoi.bench.pacing import staggered_start_ns
-from borzoi.bench.plans import CLASSIC, CONSENSUS, ActorPlan, GeneratorPlan, GeneratorResult
+from borzoi.bench.plans import (
+    CLASSIC,
+    CONSENSUS,
+    HTTP,
+    ActorPlan,
+    GeneratorPlan,
+    GeneratorResult,
+)
 from borzoi.bench.quantities import NS_PER_S
 from borzoi.bench.roles import CLASSES
 from borzoi.bench.sockets import shard_of_connection
@@ -53,15 +62,17 @@ class Pump:
         self._waiting: list[tuple[int, int, Actor]] = []
         self._running = 0
 
-    def add(self, plan: ActorPlan, connection: socket.socket) -> None:
+    def add(self, plan: ActorPlan, connection: Carrier) -> None:
         """Makes the actor of a plan over its connection."""
         connection.setblocking(False)
         classes = CONSENSUS_CLASSES if plan.generation == CONSENSUS else CLASSES
+        if plan.transport in HTTP:
+            classes = HTTP_CLASSES
         actor = classes[plan.role](
             plan, connection, self._wait, self._finished, self._watch_writable
         )
         self._actors[connection.fileno()] = actor
-        self._epoll.register(connection, select.EPOLLIN)
+        self._epoll.register(connection.fileno(), select.EPOLLIN)
 
     @property
     def actors(self) -> list[Actor]:
@@ -105,7 +116,10 @@ class Pump:
                 if event & writable:
                     actor.flush()
                 if event & ~writable:
-                    actor.receive()
+                    try:
+                        actor.receive()
+                    except BlockingIOError:
+                        continue  # a part of a record, or of a frame
             now = time.monotonic_ns()
             if now >= report_at:
                 self._report_progress()
@@ -135,7 +149,7 @@ class Pump:
 
     def _watch_writable(self, actor: Actor, watch: bool) -> None:
         mask = select.EPOLLIN | select.EPOLLOUT if watch else select.EPOLLIN
-        self._epoll.modify(actor.socket, mask)
+        self._epoll.modify(actor.socket.fileno(), mask)
 
     def _report_progress(self) -> None:
         actors = self._actors.values()
@@ -144,7 +158,7 @@ class Pump:
         self._progress[3] = sum(actor.bytes_done for actor in actors)
 
 
-def connect(plan: ActorPlan) -> socket.socket:
+def connect(plan: ActorPlan) -> Carrier:
     """A connection of this actor, held by the process it wants at the other end."""
     for _ in range(CONNECT_ATTEMPTS_MAX):
         connection = connect_once(plan)
@@ -157,12 +171,14 @@ def connect(plan: ActorPlan) -> socket.socket:
     raise LoadFailed(f"no connection out of {CONNECT_ATTEMPTS_MAX} came to the wanted shard")
 
 
-def connect_once(plan: ActorPlan) -> socket.socket:
+def connect_once(plan: ActorPlan) -> Carrier:
     """Connected, logged in, and a member of its group if it has one."""
-    connection = socket.create_connection((plan.host, plan.port), timeout=SILENCE_MAX_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Actors of another generation log in by themselves, in its bytes.
-    if plan.credentials is not None and plan.generation == CLASSIC:
+    plain = socket.create_connection((plan.host, plan.port), timeout=SILENCE_MAX_S)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not plan.in_pieces)
+    connection = carried(plain, plan.transport, plan.ca_file)
+    # Actors of another generation, or of HTTP, log in by themselves, in their bytes.
+    is_classic = plan.generation == CLASSIC and plan.transport not in HTTP
+    if plan.credentials is not None and is_classic:
         admin = Admin(connection)
         log_in(admin, plan.credentials)
         if plan.group is not None:

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from borzoi.bench.kinds import Kind
-from borzoi.bench.options import Options, OptionsConflict, Output, resolve
-from borzoi.bench.plans import CLASSIC, CONSENSUS, Credentials
+from borzoi.bench.options import TRANSPORT, Options, OptionsConflict, Output, resolve
+from borzoi.bench.plans import CLASSIC, CONSENSUS, TRANSPORTS, Credentials
 from borzoi.bench.quantities import NS_PER_US
 from borzoi.bench.quantity_types import (
     ADDRESS,
@@ -26,7 +26,10 @@ from borzoi.bench.quantity_types import (
     Quantity,
 )
 
-OTHER_TRANSPORTS: Final = ("http", "quic", "websocket", "ws")
+IGGY_WORDS: Final = {"tcp": "tcp", "http": "http", "websocket": "ws", "ws": "ws"}
+"""A transport as iggy-bench has it, between the options of a kind."""
+
+ENCRYPTED: Final = {"tcp": "tls", "ws": "wss"}
 READ_AMPLIFICATION: Final = 1.05
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -93,7 +96,7 @@ def kind_command(kind: Kind, run_kind: Callable[[Options], None]) -> click.Comma
 
 def options_of(kind: Kind, before: dict[str, Any], behind: dict[str, Any]) -> Options:
     """One set of options: what stands behind the kind wins over what stands before it."""
-    _check_words(behind.pop("words"))
+    transport = _transport(behind.pop("words"), behind["transport"], tls=behind["tls"])
     given: dict[str, Any] = {
         name: behind.get(name) if behind.get(name) is not None else before.get(name)
         for name in DEFAULTS
@@ -107,8 +110,6 @@ def options_of(kind: Kind, before: dict[str, Any], behind: dict[str, Any]) -> Op
     }
     if flags["high_level_api"]:
         raise click.UsageError("--high-level-api is not offered: the wire itself is measured")
-    if behind["tls"]:
-        raise click.UsageError("TLS is not offered yet: the generator speaks plain TCP")
     try:
         return resolve(
             kind,
@@ -135,6 +136,8 @@ def options_of(kind: Kind, before: dict[str, Any], behind: dict[str, Any]) -> Op
             message_expiry_us=_microseconds(behind.get("message_expiry")),
             read_amplification=behind.get("read_amplification") or READ_AMPLIFICATION,
             generation=behind["generation"],
+            transport=transport,
+            ca_file=behind["tls_ca_file"],
             command="borzoi bench " + shlex.join(_arguments()),
             directory=behind["data_dir"],
             output=Output(
@@ -173,7 +176,13 @@ def _kind_options(kind: Kind) -> list[Callable[[Command], Command]]:
     found += [
         click.option("--server-address", type=ADDRESS, help="Without it: a broker of our own."),
         click.option("--nodelay", is_flag=True, help="Always on."),
-        click.option("--tls", is_flag=True, help="Not offered yet."),
+        click.option("--tls", is_flag=True, help="As --transport tls, or wss over ws."),
+        click.option("--tls-ca-file", default="", help="Without it none is verified."),
+        click.option(
+            "--transport",
+            type=click.Choice(TRANSPORTS),
+            help="What carries the load [tcp]; over http messages are bytes.",
+        ),
         click.option(
             "--generation",
             type=click.Choice([CLASSIC, CONSENSUS]),
@@ -195,12 +204,23 @@ def _kind_options(kind: Kind) -> list[Callable[[Command], Command]]:
     return found
 
 
-def _check_words(words: tuple[str, ...]) -> None:
+def _transport(words: tuple[str, ...], chosen: str | None, *, tls: bool) -> str:
+    said = chosen
     for word in words:
-        if word in OTHER_TRANSPORTS:
-            raise click.UsageError(f"{word} is not offered: the generator speaks TCP")
-        if word not in ("tcp", "output"):
+        if word == "quic":
+            raise click.UsageError("quic is not offered: the generator has no QUIC yet")
+        if word in IGGY_WORDS:
+            if said not in (None, IGGY_WORDS[word]):
+                raise click.UsageError(f"{word} and --transport {said}: one of them is enough")
+            said = IGGY_WORDS[word]
+        elif word != "output":
             raise click.UsageError(f"{word!r} is neither a transport nor `output`")
+    transport = said or TRANSPORT
+    if tls and transport in ENCRYPTED:
+        return ENCRYPTED[transport]
+    if tls and transport not in ENCRYPTED.values():
+        raise click.UsageError(f"--tls and --transport {transport} are not measured together")
+    return transport
 
 
 def _default(name: str, default: Any) -> Any:

@@ -6,52 +6,25 @@ iggy-bench wants it, and mean nothing more. What measures and draws is imported 
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from borzoi.bench.failures import BenchFailed
+from borzoi.bench.duel_command import duel
 from borzoi.bench.kind_commands import common_options, kind_command
 from borzoi.bench.kinds import BY_NAME, KINDS
 from borzoi.bench.options import Options
 from borzoi.bench.quantity_types import DIRECTORY, DURATION, POSITIVE, SIZE
+from borzoi.bench.reported import reported
 from borzoi.terminal import VisibleGroup, say
 
-EXTRA_NEEDED: Final = (
-    "needs more packages: install borzoi with its extras `bench` and, for Spark, `spark`"
-)
-EXTRAS: Final = ("numpy", "rich", "matplotlib", "pyspark", "pyarrow")
 NOT_MET: Final = 2
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 # Options that several commands have.
 data_dir_option = click.option("--data-dir", type=DIRECTORY, help="Where files lie meanwhile.")
-
-
-@contextmanager
-def reported() -> Iterator[None]:
-    """Turns what can go wrong in a run into one line and exit code 1."""
-    try:
-        from borzoi.bench.actors import LoadFailed
-        from borzoi.bench.broker import BrokerFailed
-        from borzoi.protocol.errors import BrokerError
-    except ModuleNotFoundError as error:
-        raise click.ClickException(f"{EXTRA_NEEDED} ({error.name})") from error
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRAS:
-            raise
-        raise click.ClickException(f"{EXTRA_NEEDED} ({error.name})") from error
-    except BrokerError as error:
-        text = f"the server said {type(error).__name__} (status {error.status})"
-        raise click.ClickException(text) from error
-    except (LoadFailed, BrokerFailed, BenchFailed, OSError) as error:
-        raise click.ClickException(str(error)) from error
 
 
 class BenchGroup(VisibleGroup):
@@ -101,6 +74,7 @@ def run_kind(options: Options) -> None:
 
 for _kind in KINDS:
     bench.add_command(kind_command(_kind, run_kind))
+bench.add_command(duel)
 
 
 @bench.command(name="examples")

@@ -13,6 +13,8 @@ from borzoi.bench.quantities import Range
 
 MESSAGE_BATCHES_DEFAULT: Final = 1_000
 TRANSPORT: Final = "tcp"
+OF_EVERY_KIND: Final = frozenset({"tcp", "tls", "ws", "wss"})
+"""The binary protocol, with groups and pairs; over HTTP an actor sends or polls."""
 
 
 class OptionsConflict(Exception):
@@ -59,6 +61,8 @@ class Options:
     message_expiry_us: int | None
     read_amplification: float
     generation: str = CLASSIC
+    transport: str = TRANSPORT
+    ca_file: str = ""
     command: str = ""
     directory: Path | None = None
     output: Output = field(default_factory=Output)
@@ -109,6 +113,7 @@ def resolve(
             raise OptionsConflict(f"{kind.name} has no {name}")
     if rest.get("generation", CLASSIC) != CLASSIC and (kind.groups or kind.pairs):
         raise OptionsConflict(f"{kind.name} is measured with classic requests only")
+    _check_transport(kind, rest)
     producers = (producers or ACTORS_DEFAULT) if kind.produces else 0
     consumers = (consumers or ACTORS_DEFAULT) if kind.consumes else 0
     if kind.pairs and not kind.groups:
@@ -128,6 +133,18 @@ def resolve(
         groups=(groups or 1) if kind.groups else 0,
         **rest,  # type: ignore[arg-type]  # the rest of the fields, each with its own name
     )
+
+
+def _check_transport(kind: Kind, given: dict[str, object]) -> None:
+    transport = given.get("transport", TRANSPORT)
+    if transport in OF_EVERY_KIND:
+        return
+    if kind.groups or kind.pairs:
+        raise OptionsConflict(f"{kind.name} is measured without HTTP only")
+    if given.get("address") is not None:
+        raise OptionsConflict(f"--transport {transport} is measured on a broker of our own only")
+    if given.get("generation", CLASSIC) != CLASSIC:
+        raise OptionsConflict(f"--transport {transport} has no generations")
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from borzoi.bench.measures import PERCENTILE_NAMES
+from borzoi.bench.colours import words
+from borzoi.bench.hover import hover_charts
+from borzoi.bench.run_figures import FIGURES
+from borzoi.bench.target_rows import disturbance
 
 STYLE: Final = """
 :root { color-scheme: light; --ink: #22303c; --faint: #e4e9ee; --soft: #5b6b79; }
@@ -32,9 +35,21 @@ img { display: block; width: 100%; margin: 0 0 16px; background: #fff; border-ra
   box-shadow: 0 1px 2px rgba(0, 0, 0, .08); }
 code { background: #e9eef2; border-radius: 4px; padding: 2px 6px; font-size: 13px;
   overflow-wrap: anywhere; }
+h3 { font-size: 14px; margin: 18px 0 6px; color: var(--soft); }
+.hover { background: #fff; border-radius: 8px; padding: 8px 0; margin: 0 0 12px;
+  box-shadow: 0 1px 2px rgba(0, 0, 0, .08); overflow: hidden; }
+.wide { overflow-x: auto; }
+.warning { background: #fff4d6; border-left: 4px solid #d99a00; border-radius: 4px;
+  padding: 8px 12px; }
+details { margin: 16px 0; }
+summary { cursor: pointer; color: var(--soft); }
+@media (max-width: 600px) {
+  body { padding: 16px 12px 40px; }
+  th, td { padding: 6px 8px; font-size: 13px; }
+}
 .good { color: #1b7f5c; font-weight: 600; }
 .bad { color: #b3392b; font-weight: 600; }
-.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); gap: 12px; }
+.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; }
 .card { background: #fff; border-radius: 8px; padding: 14px 16px;
   box-shadow: 0 1px 2px rgba(0, 0, 0, .08); }
 .card b { display: block; font-size: 22px; }
@@ -50,6 +65,7 @@ def report_page(report: dict[str, Any], charts: Sequence[Path]) -> str:
         f" {_e(params['message_size'])} B per batch on {_e(hardware['cpu_name'])},"
         f" {hardware['cpu_cores']} cores; {_e(report['timestamp'])}</p>",
         f"<p><code>{_e(params['bench_command'])}</code></p>",
+        _disturbed(report),
         _cards(report),
         "<h2>Latency and throughput</h2>",
         _groups_table(report["group_metrics"]),
@@ -59,7 +75,10 @@ def report_page(report: dict[str, Any], charts: Sequence[Path]) -> str:
         else "",
         _limits_section(extras),
         "<h2>Charts</h2>",
+        *hover_charts(report),
+        "<details><summary>As pictures</summary>",
         *(image(path) for path in charts),
+        "</details>",
         "<h2>Parameters</h2>",
         table(["name", "value"], [[key, _shown(value)] for key, value in params.items()]),
         "<h2>Machine</h2>",
@@ -91,7 +110,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = "".join(
         "<tr>" + "".join(f"<td>{_e(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
-    return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
+    return (
+        f'<div class="wide"><table><thead><tr>{titles}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
 
 
 def _cards(report: dict[str, Any]) -> str:
@@ -111,20 +133,13 @@ def _cards(report: dict[str, Any]) -> str:
 
 
 def _groups_table(groups: Sequence[dict[str, Any]]) -> str:
-    head = ["actors", "MB/s", "messages/s", *PERCENTILE_NAMES, "mean", "max"]
-    rows = []
-    for group in groups:
-        summary = group["summary"]
-        rows.append(
-            [
-                summary["kind"].replace("_", " "),
-                f"{summary['total_throughput_megabytes_per_second']:,.1f}",
-                f"{summary['total_throughput_messages_per_second']:,.0f}",
-                *(f"{summary[f'average_{name}_latency_ms']:.3f}" for name in PERCENTILE_NAMES),
-                f"{summary['average_latency_ms']:.3f}",
-                f"{summary['max_latency_ms']:.3f}",
-            ]
-        )
+    """A figure is a row: three groups fit a phone, a dozen figures side by side do not."""
+    summaries = [group["summary"] for group in groups]
+    head = ["", *(words(summary["kind"]) for summary in summaries)]
+    rows = [
+        [name, *(f"{summary[key]:,.{digits}f}" for summary in summaries)]
+        for name, key, digits in FIGURES
+    ]
     return table(head, rows) + '<p class="soft">Latencies in milliseconds.</p>'
 
 
@@ -149,6 +164,11 @@ def _limits_section(extras: dict[str, Any]) -> str:
         + "<h2>Ratio of the server to them</h2>"
         + table(["ratio", "value"], ratios)
     )
+
+
+def _disturbed(report: dict[str, Any]) -> str:
+    text = disturbance(report["borzoi"])
+    return f'<p class="warning">{_e(text)}.</p>' if text else ""
 
 
 def _throttled(extras: dict[str, Any]) -> str:

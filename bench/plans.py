@@ -14,6 +14,11 @@ from borzoi.protocol.identifiers import Identifier, StrategyKind
 
 CLASSIC: Final = "classic"
 CONSENSUS: Final = "0.9"
+HTTP_JSON: Final = "http-json"
+HTTP: Final = frozenset({"http", HTTP_JSON})
+TRANSPORTS: Final = ("tcp", "tls", "ws", "wss", "http", HTTP_JSON)
+"""What carries the requests of an actor; over `http` messages are bytes."""
+
 ONE_THOUSAND: Final = Range(1000, 1000)
 
 
@@ -60,6 +65,9 @@ class ActorPlan:
     credentials          None: the other side is no broker and wants no login
     server_pid           only a connection that this process holds the other end of will do
     generation           of clients, in whose bytes the actor speaks
+    transport, ca_file   what carries them, and who signs the server's certificate
+    in_pieces            length, code and body leave in writes of their own, with Nagle's algorithm
+                         on, as the official clients write
     """
 
     role: Role
@@ -84,6 +92,9 @@ class ActorPlan:
     echo_size: int = 64
     server_pid: int | None = None
     generation: str = CLASSIC
+    transport: str = "tcp"
+    ca_file: str = ""
+    in_pieces: bool = False
 
 
 @dataclass(frozen=True, slots=True)

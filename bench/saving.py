@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,17 +24,27 @@ def directory_name(report: dict[str, Any]) -> str:
 
 
 def save_report(report: dict[str, Any], output: Path) -> Path:
-    """The directory that holds it all; an earlier run of the same name is replaced."""
+    """The directory that holds it all. Each run has its own: a later one of that name a number."""
     # Drawing needs a library that takes half a second to load; only a saved report needs it.
     from borzoi.bench.charts import draw_charts
     from borzoi.bench.page import report_page
 
-    directory = output / directory_name(report)
-    directory.mkdir(parents=True, exist_ok=True)
+    directory = _new_directory(output, directory_name(report))
     save_json(report, directory / "report.json")
     charts = draw_charts(report, directory)
     (directory / "report.html").write_text(report_page(report, charts))
     return directory
+
+
+def _new_directory(output: Path, name: str) -> Path:
+    for number in count(1):
+        directory = output / (name if number == 1 else f"{name}_run{number}")
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return directory
+    raise AssertionError("numbers have no end")
 
 
 def save_json(value: object, path: Path) -> None:

@@ -6,7 +6,8 @@ from typing import Final
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from borzoi.bench.charts import DPI, INK
+from borzoi.bench.charts import DPI
+from borzoi.bench.colours import INK
 from borzoi.bench.spark_rates import SparkFigures
 
 SIZE: Final = (9.0, 3.6)

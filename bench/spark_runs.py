@@ -39,7 +39,7 @@ from borzoi.protocol.framing import encode_request
 from borzoi.protocol.identifiers import PartitionId
 from borzoi.protocol.message import MESSAGE_HEADER_SIZE, Message
 from borzoi.protocol.send_messages import encode_send_messages
-from borzoi.spark.starting import own_session
+from borzoi.spark.spark_session import own_session
 
 QUIET: Final = {
     "spark.log.level": "ERROR",

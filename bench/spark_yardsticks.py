@@ -89,5 +89,5 @@ class CountingWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Takes all rows of a task. Runs on an executor."""
         for batch in iterator:
-            batch.num_rows  # noqa: B018  # to have looked at it is all this sink does
+            batch.num_rows  # noqa: B018 - to have looked at it is all this sink does
         return WriterCommitMessage()

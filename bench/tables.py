@@ -15,19 +15,19 @@ from rich.text import Text
 from borzoi.bench.compare import Difference, compare, warnings
 from borzoi.bench.limits import Limits
 from borzoi.bench.load import Progress as LoadProgress
-from borzoi.bench.measures import PERCENTILE_NAMES
 from borzoi.bench.options import Options
 from borzoi.bench.quantities import MB, NS_PER_S, format_size
 from borzoi.bench.rates import Rate
+from borzoi.bench.run_figures import FIGURES
 from borzoi.bench.scale import ScalePoint
 from borzoi.bench.seed import Claim
 from borzoi.bench.soak import Piece
-from borzoi.bench.target_rows import FOREIGN_SHARE_MAX, Row
+from borzoi.bench.target_rows import Row, disturbance
 from borzoi.visible import visible
 
 PIPE_WIDTH: Final = 160
 MET: Final = {True: "[green]yes[/]", False: "[red]no[/]", None: "[yellow]skipped[/]"}
-UNDECIDED: Final = "[yellow]undecided[/]"
+UNDECIDED: Final = "[yellow]busy[/]"
 
 
 class VisibleConsole(Console):
@@ -87,21 +87,13 @@ def print_report(console: Console, report: dict[str, Any]) -> None:
         ),
         title_justify="left",
     )
-    table.add_column("actors")
-    for name in ("MB/s", "messages/s", *PERCENTILE_NAMES, "mean", "min", "max", "std dev"):
-        table.add_column(name, justify="right")
-    for group in report["group_metrics"]:
-        summary = group["summary"]
-        table.add_row(
-            summary["kind"].replace("_", " "),
-            f"{summary['total_throughput_megabytes_per_second']:,.1f}",
-            f"{summary['total_throughput_messages_per_second']:,.0f}",
-            *(f"{summary[f'average_{name}_latency_ms']:.3f}" for name in PERCENTILE_NAMES),
-            f"{summary['average_latency_ms']:.3f}",
-            f"{summary['min_latency_ms']:.3f}",
-            f"{summary['max_latency_ms']:.3f}",
-            f"{summary['std_dev_latency_ms']:.3f}",
-        )
+    # Figures below each other, groups side by side: 80 columns are enough for all of it.
+    table.add_column("", no_wrap=True)
+    summaries = [group["summary"] for group in report["group_metrics"]]
+    for summary in summaries:
+        table.add_column(summary["kind"].replace("_", " "), justify="right")
+    for name, key, digits in FIGURES:
+        table.add_row(name, *(f"{summary[key]:,.{digits}f}" for summary in summaries))
     console.print(table)
     console.print("Latencies are in milliseconds; MB/s counts user data.", style="dim")
     generators = ", ".join(f"{one['cpu_share']:.0%}" for one in extras["generators"])
@@ -111,11 +103,8 @@ def print_report(console: Console, report: dict[str, Any]) -> None:
         f" {rate['server_cpu_share']:.0%} ({rate['server_us_per_request']:.1f} us per request)"
     )
     console.print(f"Bottleneck: {extras['bottleneck']}")
-    if rate["foreign_cpu_share"] > FOREIGN_SHARE_MAX:
-        console.print(
-            f"Disturbed: other programs kept {rate['foreign_cpu_share']:.1f} cores busy meanwhile",
-            style="yellow",
-        )
+    if disturbed := disturbance(extras):
+        console.print(disturbed, style="yellow")
     if extras["cpus"]["shared"]:
         console.print(
             "Server and generators share their CPUs: figures are lower than they could be"
@@ -183,38 +172,29 @@ def targets_table(rows: Sequence[Row]) -> Table:
     table = Table(
         title="Targets",
         title_justify="left",
+        padding=(0, 0),
         caption=(
             "ratio: best run; median: of all runs; CPU: median ratio of CPU time per request;"
-            " undecided: other programs used these CPUs in every run"
+            " busy: undecided, because other programs used these CPUs in every run"
         ),
         caption_justify="left",
     )
-    for name in (
-        "workload",
-        "unit",
-        "reference",
-        "broker",
-        "ratio",
-        "median",
-        "CPU",
-        "target",
-        "met",
-    ):
-        table.add_column(name, justify="left" if name in ("workload", "unit") else "right")
+    table.add_column("workload, unit", overflow="fold")
+    for name in ("reference", "broker", "ratio", "median", "CPU", "target", "met"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         best = row.best
         sign = "<=" if row.at_most else ">="
         figures = (
-            (f"{best.reference:,.1f}", f"{best.broker:,.1f}", f"{best.ratio:.2f}")
+            (f"{best.reference:,.0f}", f"{best.broker:,.0f}", f"{best.ratio:.2f}")
             if best
             else ("", "", "")
         )
         median = f"{row.median_ratio:.2f}" if best else ""
         cpu = "" if row.median_cpu_ratio is None else f"{row.median_cpu_ratio:.2f}"
         met = UNDECIDED if best and best.disturbed else MET[row.met]
-        table.add_row(
-            row.workload, row.unit, *figures, median, cpu, f"{sign} {row.target:.2f}", met
-        )
+        what = f"{row.workload}, {row.unit}"
+        table.add_row(what, *figures, median, cpu, f"{sign}{row.target:.2f}", met)
     return table
 
 

@@ -7,12 +7,20 @@ each side. The median of all runs stands beside it, so that luck is seen.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 # Of one core. Below it are the kernel's own threads and the bench's parent process.
 FOREIGN_SHARE_MAX: Final = 0.25
+
+
+def disturbance(extras: Mapping[str, Any]) -> str:
+    """What a report says of programs that took CPUs from the run; empty if they took little."""
+    share = extras["rate"]["foreign_cpu_share"]
+    if share <= FOREIGN_SHARE_MAX:
+        return ""
+    return f"Disturbed: other programs kept {share:.1f} cores busy meanwhile"
 
 
 class Run(NamedTuple):

@@ -7,13 +7,14 @@ before the broker's figure of the same run. A machine that others use too is not
 minute later.
 """
 
+import base64
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from borzoi.bench import flatness
+from borzoi.bench import flatness, transport_rows
 from borzoi.bench.bare_crossing import bare_crossing
 from borzoi.bench.bed import Bed
 from borzoi.bench.crossing import crossing_run
@@ -29,6 +30,11 @@ from borzoi.protocol.identifiers import StrategyKind
 # Makes the broker use the pure-Python twin of its compiled loops.
 PURE_PYTHON: Final = {"BORZOI_PLAIN_LOOPS": "1"}
 DEDUPLICATING: Final = {"IGGY_SYSTEM_MESSAGE_DEDUPLICATION_ENABLED": "true"}
+# A key for a broker that lives as long as one row.
+ENCRYPTING: Final = {
+    "IGGY_SYSTEM_ENCRYPTION_ENABLED": "true",
+    "IGGY_SYSTEM_ENCRYPTION_KEY": base64.b64encode(bytes(range(32))).decode(),
+}
 MANY_CONNECTIONS: Final = 32
 
 
@@ -249,6 +255,34 @@ def deduplication_small(effort: Effort) -> Row:
     return _deduplication_row(effort, "deduplication-small", "1,000 x 100 B", 1.50, 100)
 
 
+def encryption_produce_large(effort: Effort) -> Row:
+    """Measures encrypted batches of large messages against plain ones."""
+    return _encryption_row(
+        effort, "encryption-produce-large", "produce 1,000 x 1 KB per batch", 0.70, _produce(1000)
+    )
+
+
+def encryption_produce_small(effort: Effort) -> Row:
+    """Measures encrypted batches of small messages against plain ones."""
+    return _encryption_row(
+        effort, "encryption-produce-small", "produce 1,000 x 100 B per batch", 0.50, _produce(100)
+    )
+
+
+def encryption_poll_large(effort: Effort) -> Row:
+    """Measures polls of encrypted large messages against those of plain ones."""
+    return _encryption_row(
+        effort, "encryption-poll-large", "poll 1,000 x 1 KB per request", 0.70, _poll(1000)
+    )
+
+
+def encryption_poll_small(effort: Effort) -> Row:
+    """Measures polls of encrypted small messages against those of plain ones."""
+    return _encryption_row(
+        effort, "encryption-poll-small", "poll 1,000 x 100 B per request", 0.50, _poll(100)
+    )
+
+
 def flat_partitions(effort: Effort) -> Row:
     """Measures many partitions against one."""
     runs = tuple(flatness.partitions_run(effort.directory) for _ in range(effort.runs))
@@ -285,6 +319,10 @@ def oldest_by_time(effort: Effort) -> Row:
     )
 
 
+def _of_transport(make: Callable[[int, int, Path | None], Row], effort: Effort) -> Row:
+    return make(effort.runs, effort.duration_ns, effort.directory)
+
+
 ROWS: Final[dict[str, Callable[[Effort], Row]]] = {
     "produce-large": produce_large,
     "produce-small": produce_small,
@@ -302,11 +340,16 @@ ROWS: Final[dict[str, Callable[[Effort], Row]]] = {
     "pure-python": pure_python,
     "deduplication-large": deduplication_large,
     "deduplication-small": deduplication_small,
+    "encryption-produce-large": encryption_produce_large,
+    "encryption-produce-small": encryption_produce_small,
+    "encryption-poll-large": encryption_poll_large,
+    "encryption-poll-small": encryption_poll_small,
     "flat-partitions": flat_partitions,
     "flat-segments": flat_segments,
     "flat-idle": flat_idle,
     "oldest-by-offset": oldest_by_offset,
     "oldest-by-time": oldest_by_time,
+    **{name: partial(_of_transport, make) for name, make in transport_rows.MAKERS.items()},
 }
 
 
@@ -373,6 +416,35 @@ def _deduplication_row(
             runs.append(_run(without, reached, *costs))
     workload = f"deduplication on against off, produce {batch} per batch"
     return Row(name, workload, "us CPU/request", target, True, tuple(runs))
+
+
+def _produce(message_size: int) -> Callable[[Bed, int], Rate]:
+    return lambda bed, duration_ns: bed.produce(duration_ns, message_size=message_size)
+
+
+def _poll(message_size: int) -> Callable[[Bed, int], Rate]:
+    return lambda bed, duration_ns: bed.poll(duration_ns, message_size=message_size)
+
+
+def _encryption_row(
+    effort: Effort,
+    name: str,
+    workload: str,
+    target: float,
+    load: Callable[[Bed, int], Rate],
+) -> Row:
+    with (
+        Bed(1, directory=effort.directory) as off,
+        Bed(1, ENCRYPTING, directory=effort.directory) as on,
+    ):
+        return _bytes_row(
+            effort,
+            name,
+            f"encryption on against off, {workload}",
+            target,
+            lambda: load(off, effort.duration_ns),
+            lambda: load(on, effort.duration_ns),
+        )
 
 
 def _flat_row(name: str, workload: str, target: float, runs: tuple[Run, ...]) -> Row:

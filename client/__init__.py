@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from borzoi.client.arguments import InvalidArgument
+    from borzoi.client.blocking import BlockingClient
     from borzoi.client.client import BorzoiClient
     from borzoi.client.committing import (
         COMMIT_AFTER_EACH,
@@ -37,6 +38,7 @@ __all__ = [
     "FIRST",
     "LAST",
     "NEXT",
+    "BlockingClient",
     "BorzoiClient",
     "CommitPolicy",
     "Connection",
@@ -61,6 +63,7 @@ __all__ = [
 
 HOMES: Final = {
     "InvalidArgument": "arguments",
+    "BlockingClient": "blocking",
     "BorzoiClient": "client",
     "COMMIT_AFTER_EACH": "committing",
     "COMMIT_DISABLED": "committing",

@@ -1,9 +1,14 @@
 """The address of a broker, how it is reached, and a login: `iggy://user:password@host:port`.
 
+A personal access token stands alone before the @: `iggy://token@host:port`. Without an @ the login
+comes from elsewhere (ours).
+
     host:port                  plain TCP
     iggy://, iggy+tcp://       TCP; with the option tls=true encrypted, as the official clients
     iggy+ws://                 WebSocket, the same
-    iggy+tls://, iggy+wss://   both encrypted (ours)
+    iggy+http://               HTTP, the same
+    iggy+quic://               QUIC, which is always encrypted
+    iggy+tls://, iggy+wss://, iggy+https://   the first three encrypted (ours)
 
 The official clients take connection strings apart without any unescaping, so the same string must
 mean the same here. Everything up to the last @ is user and password; the first colon parts these
@@ -16,10 +21,16 @@ from typing import Final, Literal, TypeAlias
 from borzoi.client.arguments import InvalidArgument
 
 DEFAULT_PORT: Final = 8090
-DEFAULT_WEBSOCKET_PORT: Final = 8092
 PORT_MAX: Final = 65535
 
-Transport: TypeAlias = Literal["tcp", "ws"]
+Transport: TypeAlias = Literal["tcp", "ws", "http", "quic"]
+
+DEFAULT_PORTS: Final[dict[Transport, int]] = {
+    "tcp": DEFAULT_PORT,
+    "ws": 8092,
+    "http": 3000,
+    "quic": 8080,
+}
 
 SCHEMES: Final[dict[str, tuple[Transport, bool]]] = {
     "iggy": ("tcp", False),
@@ -27,6 +38,9 @@ SCHEMES: Final[dict[str, tuple[Transport, bool]]] = {
     "iggy+tls": ("tcp", True),
     "iggy+ws": ("ws", False),
     "iggy+wss": ("ws", True),
+    "iggy+http": ("http", False),
+    "iggy+https": ("http", True),
+    "iggy+quic": ("quic", True),
 }
 """What carries the protocol, and whether it is encrypted without being asked for."""
 
@@ -62,13 +76,14 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """`login` is None where the text says nothing about it, `tls` where nothing is encrypted."""
+    """`login` and `token` are None where the text does not have them; `tls` without encryption."""
 
     host: str
     port: int
     login: Login | None = None
     transport: Transport = "tcp"
     tls: TlsOptions | None = None
+    token: str | None = field(default=None, repr=False)
 
 
 def parse_address(text: str) -> ServerAddress:
@@ -78,18 +93,21 @@ def parse_address(text: str) -> ServerAddress:
         return _host_and_port(text, None)
     if scheme not in SCHEMES:
         raise InvalidArgument(f"a connection string for {scheme}; {' or '.join(SCHEMES)} is needed")
-    credentials, _, place = rest.rpartition("@")
-    username, _, password = credentials.partition(":")
-    if not username or not password:
+    credentials, at, place = rest.rpartition("@")
+    username, colon, password = credentials.partition(":")
+    if at and (not username or (colon and not password)):
         raise InvalidArgument(
-            "the connection string has no username and password;"
-            " iggy://username:password@host:port is needed"
+            "the connection string has no username and password, and no token;"
+            " iggy://username:password@host:port or iggy://token@host:port is needed"
         )
     place, _, options = place.partition("?")
     transport, is_encrypted = SCHEMES[scheme]
-    default_port = DEFAULT_WEBSOCKET_PORT if transport == "ws" else DEFAULT_PORT
-    found = _host_and_port(place, Login(username, password), default_port)
-    return replace(found, transport=transport, tls=_tls(options, is_encrypted))
+    login = Login(username, password) if colon else None
+    found = _host_and_port(place, login, DEFAULT_PORTS[transport])
+    tls = _tls(options, is_encrypted)
+    if transport == "quic" and tls is None:
+        raise InvalidArgument("the connection string has tls=false; QUIC is always encrypted")
+    return replace(found, transport=transport, tls=tls, token=None if colon else username or None)
 
 
 def _tls(options: str, is_encrypted: bool) -> TlsOptions | None:

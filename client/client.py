@@ -37,6 +37,7 @@ from borzoi.client.committing import commit_every
 from borzoi.client.connection import RESPONSE_SIZE_MAX, TIMEOUT_S, Connection
 from borzoi.client.consumer import BATCH_SIZE, ConsumerOptions, MessageConsumer
 from borzoi.client.idling import Idling
+from borzoi.client.link import Link
 from borzoi.client.producer import Producer, ProducerOptions
 from borzoi.client.reading import Reading
 from borzoi.client.reconnect import Reconnect
@@ -102,9 +103,9 @@ class BorzoiClient(
         is made again; None leaves it lost. The first connection is tried once.
         """
         server = parse_address(address)
-        login = _only_login(server.login, username, password, token)
+        login = _only_login(server, username, password, token)
 
-        async def dial() -> Connection:
+        async def dial() -> Link:
             return await _dial(server, timeout_s, response_size_max)
 
         connection = await dial()
@@ -204,7 +205,18 @@ def _consumer_of(reading: Reading, source: Source, options: ConsumerOptions) -> 
     return MessageConsumer(reading, source, commit, options.get("idling", DEFAULT_IDLING))
 
 
-async def _dial(server: ServerAddress, timeout_s: float, response_size_max: int) -> Connection:
+async def _dial(server: ServerAddress, timeout_s: float, response_size_max: int) -> Link:
+    if server.transport == "http":
+        # Imported here: most programs do not speak HTTP, and the processes of Spark start often.
+        from borzoi.client.web.connection import WebConnection
+
+        return await WebConnection.open(
+            server.host,
+            server.port,
+            timeout_s,
+            response_size_max=response_size_max,
+            tls=server.tls,
+        )
     return await Connection.open(
         server.host,
         server.port,
@@ -216,7 +228,7 @@ async def _dial(server: ServerAddress, timeout_s: float, response_size_max: int)
 
 
 def _only_login(
-    from_address: Login | None, username: str | None, password: str | None, token: str | None
+    server: ServerAddress, username: str | None, password: str | None, token: str | None
 ) -> Login | str | None:
     """A login, a token, or None; more than one of them is a mistake."""
     if username is None and password is None:
@@ -226,7 +238,7 @@ def _only_login(
         raise InvalidArgument(f"{missing} is missing; username and password are given together")
     else:
         login = Login(username, password)
-    given = [one for one in (from_address, login, token) if one is not None]
+    given = [one for one in (server.login, server.token, login, token) if one is not None]
     if len(given) > 1:
         raise InvalidArgument(
             "the address, username and password, or token: the login is given in one place only"

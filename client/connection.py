@@ -1,6 +1,6 @@
 """One connection to a broker: commands go out, their answers come back.
 
-By TCP or WebSocket, encrypted or not.
+By TCP or WebSocket, encrypted or not, or by QUIC.
 
 Owns the socket. Any number of tasks may share a connection. Their requests take turns in the order
 in which they were made, because answers carry nothing to tell them apart.
@@ -11,12 +11,15 @@ so it takes the connection with it.
 """
 
 import asyncio
+import os
 import ssl
 from typing import Any, Final, Self
 
 from borzoi.client.address import TlsOptions, Transport
+from borzoi.client.link import OutgoingBatch
 from borzoi.client.reply_reader import RawReply, ReplyReader
 from borzoi.client.websocket import WebSocket
+from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
 from borzoi.protocol.errors import (
     BrokerError,
@@ -27,10 +30,12 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.framing import CODE_SIZE, REQUEST_HEADER
 from borzoi.protocol.generations import code_of, decode_reply, encode_command
+from borzoi.protocol.send_messages import PreparedBatch, encode_prepared_messages
 
 TIMEOUT_S: Final = 30.0
 # Room for four messages of the largest size there is.
 RESPONSE_SIZE_MAX: Final = 256 * 1024 * 1024
+NO_MESSAGES: Final = b""
 
 
 def tls_context(options: TlsOptions) -> ssl.SSLContext:
@@ -42,6 +47,35 @@ def tls_context(options: TlsOptions) -> ssl.SSLContext:
     if options.cert_file:
         context.load_cert_chain(options.cert_file, options.key_file or None)
     return context
+
+
+async def _dial_quic(
+    loop: asyncio.AbstractEventLoop, reader: ReplyReader, host: str, port: int, tls: TlsOptions
+) -> None:
+    # Imported here: most programs do not speak QUIC, and its library is large.
+    from borzoi.client.datagrams import connected_datagrams
+    from borzoi.client.quic import QuicTransport, client_configuration
+
+    configuration = client_configuration(host, tls)
+    udp = await connected_datagrams(loop, host, port)
+    below = QuicTransport(loop, reader, configuration, udp)
+    try:
+        await below.opened
+    except asyncio.CancelledError:
+        # The deadline, which is the caller's to tell of.
+        reader.end(ConnectionClosed("it was not open in time"))
+        raise
+
+
+def _cause(error: OSError) -> str:
+    """What the system says; asyncio's text repeats the address, and a number before it.
+
+    The number of an error of TLS is one of OpenSSL, not of the system.
+    """
+    number = error.errno
+    if isinstance(error, ssl.SSLError) or number is None or number <= 0:
+        return f"{error}"
+    return os.strerror(number)
 
 
 class RequestTimeout(TimeoutError):
@@ -73,6 +107,9 @@ class Connection:
         below = WebSocket(loop, reader, f"{host}:{port}") if transport == "ws" else None
         try:
             async with asyncio.timeout(timeout_s):
+                if transport == "quic":
+                    await _dial_quic(loop, reader, host, port, tls or TlsOptions())
+                    return cls(reader, timeout_s)
                 await loop.create_connection(
                     lambda: below or reader,
                     host,
@@ -83,7 +120,7 @@ class Connection:
                 if below is not None:
                     await below.opened
         except OSError as error:  # TimeoutError is one, and says nothing itself
-            cause = str(error) or f"no answer within {timeout_s} s"
+            cause = _cause(error) or f"no answer within {timeout_s} s"
             raise CannotEstablishConnection(f"cannot connect to {host}:{port}: {cause}") from error
         return cls(reader, timeout_s)
 
@@ -100,11 +137,18 @@ class Connection:
         """
         return await self.request_parts(code_of(command), encode_command(command))
 
+    async def send_batch(self, batch: OutgoingBatch) -> None:
+        """Returns when the batch is acknowledged. Its messages are not copied."""
+        stream, topic, partitioning, (count, index_and_messages) = batch
+        target = PreparedBatch(count, NO_MESSAGES)
+        metadata = encode_prepared_messages(stream, topic, partitioning, target)
+        await self.request_parts(Code.SEND_MESSAGES, metadata, index_and_messages)
+
     async def request_parts(self, code: int, *payload: bytes) -> Any:
         """As request(), for a payload that is already encoded, in one piece or several."""
         status, answer = await self.send_raw(code, *payload)
         if status:
-            raise error_for(status)
+            raise error_for(status, answer.decode(errors="replace"))
         try:
             return decode_reply(code, memoryview(answer))
         except BrokerError as error:

@@ -24,10 +24,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from borzoi.client.connection import Connection, RequestTimeout
+from borzoi.client.connection import RequestTimeout
+from borzoi.client.link import Link, OutgoingBatch
 from borzoi.client.reconnect import Reconnect
 from borzoi.client.repeating import is_repeatable
-from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import (
     ChangePassword,
     Command,
@@ -47,13 +47,13 @@ from borzoi.protocol.errors import (
     Disconnected,
     StaleClient,
 )
-from borzoi.protocol.generations import code_of, encode_command
 
 # A request that takes the server down each time must not do so for ever.
 LOSSES_MAX: Final = 3
 
 Credentials: TypeAlias = LoginUser | LoginWithPersonalAccessToken
-Dial: TypeAlias = Callable[[], Awaitable[Connection]]
+Dial: TypeAlias = Callable[[], Awaitable[Link]]
+Ask: TypeAlias = Callable[[Link], Awaitable[Any]]
 
 
 class Session:
@@ -61,7 +61,7 @@ class Session:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Link,
         dial: Dial | None = None,
         reconnect: Reconnect | None = None,
         *,
@@ -83,15 +83,14 @@ class Session:
         self._heartbeat: asyncio.Task[None] | None = None
 
     async def request(self, command: Command) -> Any:
-        """The value a command is answered with, as Connection.request()."""
-        payload = encode_command(command)
-        value = await self._exchange(code_of(command), (payload,), is_repeatable(command))
+        """The value a command is answered with, as Link.request()."""
+        value = await self._exchange(lambda link: link.request(command), is_repeatable(command))
         self._remember(command, value)
         return value
 
-    async def send(self, metadata: bytes, index_and_messages: bytes, *, resend: bool) -> None:
-        """A batch in its two parts. With `resend` it may arrive twice, without it never does."""
-        await self._exchange(Code.SEND_MESSAGES, (metadata, index_and_messages), resend)
+    async def send(self, batch: OutgoingBatch, *, resend: bool) -> None:
+        """A batch. With `resend` it may arrive twice, without it never does."""
+        await self._exchange(lambda link: link.send_batch(batch), resend)
 
     def beat(self, interval_s: float) -> None:
         """Ping from now on, so that a server which drops silent clients keeps this one."""
@@ -106,7 +105,7 @@ class Session:
             await asyncio.wait((self._heartbeat,))
         await self.connection.close()
 
-    async def _exchange(self, code: int, payload: tuple[bytes, ...], repeatable: bool) -> Any:
+    async def _exchange(self, ask: Ask, repeatable: bool) -> Any:
         losses = 0
         renewed = False
         failures_before = self._failures_count
@@ -117,7 +116,7 @@ class Session:
             while True:
                 connection = await self._connected()
                 try:
-                    return await connection.request_parts(code, *payload)
+                    return await ask(connection)
                 except ConnectionClosed:
                     # An open connection means that the server has answered with this status.
                     if connection.is_open or not self._may_repeat(repeatable, losses):
@@ -132,7 +131,7 @@ class Session:
     def _may_repeat(self, repeatable: bool, losses: int) -> bool:
         return repeatable and self._reconnect is not None and losses < LOSSES_MAX
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> Link:
         """An open connection that is logged in; the caller has the turn."""
         if self._closing.is_set():
             raise ConnectionClosed("this client is closed")
@@ -153,7 +152,7 @@ class Session:
         )
         raise CannotEstablishConnection(self._failure) from failure
 
-    async def _connect_again(self) -> Connection:
+    async def _connect_again(self) -> Link:
         assert self._dial is not None
         connection = await self._dial()
         try:
@@ -167,7 +166,7 @@ class Session:
             await connection.close()
         return connection
 
-    async def _introduce(self, connection: Connection) -> None:
+    async def _introduce(self, connection: Link) -> None:
         if self._credentials is not None:
             await connection.request(self._credentials)
         for membership in self._memberships.values():

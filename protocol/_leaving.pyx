@@ -77,6 +77,15 @@ cdef enum:
     # A header of a stored message is so much longer than that of a frame.
     FRAME_SHORTER = HEADER_SIZE - FRAME_HEADER_SIZE
     OLD_SHOWN_SIZE_MIN = OLD_SHOWN_HEADER_SIZE + 4
+    RUNS_KEPT = 64
+    # What is mapped lies in no cache yet. Headers are asked for so many messages ahead, of the next
+    # message so many bytes; a longer one is fetched by the processor on its own account.
+    AHEAD = 16
+    AHEAD_SIZE_MAX = 4096
+    LINE_SIZE = 64
+
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void *address) noexcept nogil
 
 
 cdef struct Run:
@@ -88,9 +97,12 @@ cdef struct Run:
 
 cdef struct Part:
     # Messages of a view: where they end, their size in the other layout, that of the last of them.
+    # Of batch records what the first ones are made of, so that it is looked for once.
     uint64_t end
     uint64_t size
     uint64_t last_size
+    uint64_t runs_count
+    Run runs[RUNS_KEPT]
 
 
 def converted_size(int layout, views):
@@ -111,14 +123,21 @@ def converted_size(int layout, views):
 
 def converted(int layout, views, uint64_t partition_id):
     cdef Py_buffer buffer
-    cdef uint64_t room = converted_size(layout, views), written
-    cdef bytes found = PyBytes_FromStringAndSize(NULL, room)
-    cdef uint8_t *to = <uint8_t *>PyBytes_AS_STRING(found)
+    cdef Part part
+    cdef uint64_t room, written
+    cdef bytes found
+    cdef uint8_t *to
+    if len(views) == 1:
+        return piece_of(layout, views[0], 0, partition_id, True, UINT64_MAX)[0]
+    part.runs_count = 0
+    room = converted_size(layout, views)
+    found = PyBytes_FromStringAndSize(NULL, room)
+    to = <uint8_t *>PyBytes_AS_STRING(found)
     for view in views:
         PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
         try:
             written = write(
-                layout, <const uint8_t *>buffer.buf, 0, buffer.len, partition_id, to, room
+                layout, <const uint8_t *>buffer.buf, 0, buffer.len, partition_id, to, room, &part
             )
         finally:
             PyBuffer_Release(&buffer)
@@ -148,6 +167,12 @@ def whole_messages(view, uint64_t start):
 
 
 def converted_piece(int layout, view, uint64_t start, uint64_t partition_id, bint is_last):
+    return piece_of(layout, view, start, partition_id, is_last, PIECE_SIZE_MAX)
+
+
+cdef tuple piece_of(
+    int layout, view, uint64_t start, uint64_t partition_id, bint is_last, uint64_t piece_max
+):
     cdef Py_buffer buffer
     cdef Part part
     cdef bytes found
@@ -157,14 +182,14 @@ def converted_piece(int layout, view, uint64_t start, uint64_t partition_id, bin
     try:
         if start > <uint64_t>buffer.len:
             raise AssertionError(f"a piece at {start} of a view of {buffer.len} bytes")
-        measure(layout, <const uint8_t *>buffer.buf, buffer.len, start, PIECE_SIZE_MAX, &part)
+        measure(layout, <const uint8_t *>buffer.buf, buffer.len, start, piece_max, &part)
         room = part.size
         if is_last and part.end == <uint64_t>buffer.len:
             room += needs_end(layout, part.last_size)
         found = PyBytes_FromStringAndSize(NULL, room)
         to = <uint8_t *>PyBytes_AS_STRING(found)
         written = write(
-            layout, <const uint8_t *>buffer.buf, start, part.end, partition_id, to, room
+            layout, <const uint8_t *>buffer.buf, start, part.end, partition_id, to, room, &part
         )
         end(layout, to + written, room - written)
         return found, part.end
@@ -192,11 +217,15 @@ cdef int measure(
     cdef Run run
     cdef uint64_t headers_size, payload_size, next_at, shown
     part.end = start
-    part.size = part.last_size = 0
+    part.size = part.last_size = part.runs_count = 0
     while part.end < size:
         if layout == CONSENSUS:
             find_run(data, size, part.end, &run)
             next_at = run.end
+            # The last one may turn out not to fit the piece: nothing is written of it then.
+            if part.runs_count < RUNS_KEPT:
+                part.runs[part.runs_count] = run
+                part.runs_count += 1
             shown = record_size(part.end, &run)
         else:
             next_at = read_message(data, size, part.end, &headers_size, &payload_size)
@@ -220,13 +249,21 @@ cdef uint64_t write(
     uint64_t partition_id,
     uint8_t *to,
     uint64_t room,
+    const Part *part,
 ) except? 1:
-    """Write the messages between these two places; returns how many bytes of `room` they took."""
+    """Write the messages between these two places; returns how many bytes of `room` they took.
+
+    `part` is what measure() has said of these same messages, or has no runs.
+    """
     cdef Run run
-    cdef uint64_t at = start, left = room, written
+    cdef uint64_t at = start, left = room, written, number = 0
     while at < limit:
         if layout == CONSENSUS:
-            find_run(data, limit, at, &run)
+            if number < part.runs_count:
+                run = part.runs[number]
+                number += 1
+            else:
+                find_run(data, limit, at, &run)
             written = record_size(at, &run)
             if written > left:
                 raise CannotReadMessage("the messages changed while they were read")
@@ -285,6 +322,8 @@ cdef int find_run(const uint8_t *data, uint64_t size, uint64_t start, Run *run) 
             break
         smallest = min(smallest, origin)
         largest = max(largest, origin)
+        if AHEAD * (next_end - run.end) < size - next_end:
+            prefetch(data + next_end + AHEAD * (next_end - run.end))
         offset += 1
         run.count += 1
         run.end = next_end
@@ -321,13 +360,25 @@ cdef int write_record(
 cdef int write_frames(
     const uint8_t *data, uint64_t start, const Run *run, uint8_t *to, uint8_t *checksums
 ) except -1:
-    """Messages that do not fit the run are found before anything is written for them."""
+    """Messages that do not fit the run are found before anything is written for them.
+
+    Each has to leave room for the headers of those behind it: a frame is shorter than its message.
+    """
     cdef uint64_t number, end, body_size, headers_size, payload_size, at = start, checksum
+    cdef uint64_t ahead, next_end
+    cdef uint64_t limit = run.end - run.count * HEADER_SIZE
     cdef const uint8_t *header
     for number in range(run.count):
         header = data + at
-        end = read_message(data, run.end, at, &headers_size, &payload_size)
+        limit += HEADER_SIZE
+        end = read_message(data, limit, at, &headers_size, &payload_size)
         body_size = headers_size + payload_size
+        # While this one is hashed, the next one comes.
+        next_end = min(end + min(end - at, AHEAD_SIZE_MAX), run.end)
+        ahead = end
+        while ahead < next_end:
+            prefetch(data + ahead)
+            ahead += LINE_SIZE
         memcpy(to + ID_AT, header + ID_AT, ID_SIZE)
         store_u32(to + OFFSET_DELTA_AT, <uint32_t>number)
         store_u32(

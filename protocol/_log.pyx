@@ -52,6 +52,7 @@ LOOPS_VERSION = COMPILED_VERSION
 
 cdef uint64_t PAYLOAD_SIZE_MAX = message.MESSAGE_PAYLOAD_SIZE_MAX
 cdef uint64_t STORED_HEADERS_SIZE_MAX = message.STORED_HEADERS_SIZE_MAX
+cdef uint64_t ENCRYPTED_MARK = message.ENCRYPTED_MARK
 
 # Enough entries for a few hundred messages without growing.
 cdef enum:
@@ -160,7 +161,8 @@ cdef bytearray stamp(
             new_id += ID_SIZE
         store_u64(header + OFFSET_AT, first_offset + number)
         store_u64(header + TIMESTAMP_AT, timestamp)
-        store_u64(header + RESERVED_AT, 0)
+        if not first_offset & ENCRYPTED_MARK:
+            store_u64(header + RESERVED_AT, 0)
         store_u64(header, digest(header + CHECKSUM_SIZE, end - at - CHECKSUM_SIZE))
         store_entry(
             entry, <uint32_t>(relative_offset + number), <uint32_t>(position + end), timestamp
@@ -182,7 +184,7 @@ cdef uint64_t end_of_sound_message(
     payload_length = load_u32(header + LENGTHS_AT + 4)
     if (
         load_u64(header + OFFSET_AT) != expected_offset
-        or load_u64(header + RESERVED_AT)
+        or (load_u64(header + RESERVED_AT) and not expected_offset & ENCRYPTED_MARK)
         or payload_length > PAYLOAD_SIZE_MAX
         or user_headers_length > STORED_HEADERS_SIZE_MAX
     ):

@@ -233,17 +233,39 @@ cdef class SeenIds:
                         header = <const uint8_t *>log_view.buf + (start - position)
                         low = load_u64(header + ID_AT)
                         high = load_u64(header + ID_AT + 8)
-                        hashed = self.hash(low, high)
-                        # A log from before deduplication may hold an id twice: the later counts.
-                        known = self.find(low, high, hashed)
-                        if known >= 0:
-                            self.clear(known)
-                        self.insert(low, high, hashed, load_u64(entry + ENTRY_TIMESTAMP_AT))
+                    else:
+                        low = high = 0
+                    hashed = self.hash(low, high)
+                    # A log from before deduplication may hold an id twice: the later counts.
+                    known = self.find(low, high, hashed)
+                    if known >= 0:
+                        self.clear(known)
+                    self.insert(low, high, hashed, load_u64(entry + ENTRY_TIMESTAMP_AT))
                     start = end
             finally:
                 PyBuffer_Release(&entries_view)
         finally:
             PyBuffer_Release(&log_view)
+
+    def back_to_first(self, batch):
+        cdef Py_buffer view
+        cdef uint64_t low, high, place
+        cdef int64_t slot
+        PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+        try:
+            if <uint64_t>view.len < HEADER_SIZE:
+                return 0
+            low = load_u64(<const uint8_t *>view.buf + ID_AT)
+            high = load_u64(<const uint8_t *>view.buf + ID_AT + 8)
+        finally:
+            PyBuffer_Release(&view)
+        slot = self.find(low, high, self.hash(low, high))
+        if slot < 0:
+            return 0
+        place = (self.table[slot] & PLACE_MASK) - 1
+        if place < self.first:
+            place += self.capacity
+        return self.count - (place - self.first)
 
     def forget_expired(self, uint64_t timestamp):
         self.forget_before(timestamp)

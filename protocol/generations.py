@@ -16,7 +16,7 @@ from borzoi.protocol.codec import CommandCodec
 from borzoi.protocol.codes import Code
 from borzoi.protocol.commands import Command
 from borzoi.protocol.consensus import codecs as consensus
-from borzoi.protocol.consensus.framing import ConsensusFraming, may_begin
+from borzoi.protocol.consensus.framing import ConsensusFraming, is_filled, may_begin
 from borzoi.protocol.consensus.send import decode_send_messages
 from borzoi.protocol.edges import (
     BARE_KEYS_FORM,
@@ -26,7 +26,7 @@ from borzoi.protocol.edges import (
     find_consensus_send,
 )
 from borzoi.protocol.errors import BrokerError
-from borzoi.protocol.framing import ClassicFraming, Framing
+from borzoi.protocol.framing import REQUEST_HEADER, ClassicFraming, Framing
 from borzoi.protocol.identifiers import U32_MAX, Identifier
 from borzoi.protocol.message_form import MessageForm
 from borzoi.protocol.older import codecs as older
@@ -55,7 +55,8 @@ class Generation:
     find_send         of a generation whose messages are converted; None: each send is decoded
     polls_as_classic  a poll is laid out as in CLASSIC, so that its place is known by first bytes
     shows             how messages are converted for an answer; None: they leave as stored
-    confirms_sends    a send is answered with a SentBatch, otherwise with nothing
+    confirms          encodes the answer to a send: stream, topic, partition, offset; None: a send
+                      is answered with nothing
     no_partition      the partition, from 0, in the answer to a member that has nothing to poll
     chooses           members of a group choose the partition of a poll from what was assigned to
                       them; one that is not theirs gives no error, but no_partition
@@ -77,7 +78,7 @@ class Generation:
     find_send: FindSend[Any] | None = None
     polls_as_classic: bool = False
     shows: MessageForm | None = None
-    confirms_sends: bool = False
+    confirms: Callable[[int, int, int, int], bytes] | None = None
     no_partition: int = 0
     chooses: bool = False
     has_sessions: bool = False
@@ -107,7 +108,7 @@ CONSENSUS: Final = Generation(
     find_send=find_consensus_send,
     polls_as_classic=True,
     shows=CONSENSUS_FORM,
-    confirms_sends=True,
+    confirms=consensus.encode_confirmation,
     no_partition=U32_MAX,
     chooses=True,
     has_sessions=True,
@@ -169,14 +170,25 @@ GENERATIONS: Final[Mapping[str, Generation]] = {
     )
 }
 
+SERVED: Final = "SDK 0.1 to 0.10 (length and code first), SDK 0.11 (a header of 256 bytes first)"
+"""The generations as a log line names them."""
+
 _CODES: Final[Mapping[type[Command], Code]] = {
     codec.command: Code(code) for code, codec in CODECS.items()
 }
 
 
 def first_generation(present: memoryview) -> Generation:
-    """The generation that frames as the first bytes of a connection do."""
-    return CONSENSUS if may_begin(present) else CLASSIC
+    """The generation that frames as the first bytes of a connection do.
+
+    Zeros tell; where they are not, an unknown code before a header that can be one does.
+    """
+    if may_begin(present):
+        return CONSENSUS
+    if len(present) < REQUEST_HEADER.size:
+        return CLASSIC
+    _, code = REQUEST_HEADER.unpack_from(present)
+    return CONSENSUS if code not in CLASSIC.requests and is_filled(present) else CLASSIC
 
 
 def generation_for(version: str | None, context: str, has_pinged: bool) -> Generation:

@@ -15,7 +15,7 @@ from borzoi.protocol.loops_xxh3 import xxh3_address
 
 # Raised with every change of what a loop takes, does or returns: a compiled module of another
 # version, left over from an older checkout, is not used. _messages.pxd has it as well.
-LOOPS_VERSION: Final = 11
+LOOPS_VERSION: Final = 14
 
 PLAIN_LOOPS_VARIABLE: Final = "BORZOI_PLAIN_LOOPS"
 
@@ -28,15 +28,20 @@ def compiled_loops_can_run() -> bool:
         from borzoi.protocol import (
             _arriving,
             _client,
+            _heads,
             _leaving,
             _log,
             _requests,
+            _seals,
             _seen_ids,
             _websocket,
         )
     except ImportError:
         return False
-    modules = (_arriving, _client, _leaving, _log, _requests, _seen_ids, _websocket)
+    modules = (
+        *(_arriving, _client, _heads, _leaving, _log),
+        *(_requests, _seals, _seen_ids, _websocket),
+    )
     if any(module.LOOPS_VERSION != LOOPS_VERSION for module in modules):
         return False
     _log.use_hash(xxh3_address())

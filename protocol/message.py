@@ -7,7 +7,7 @@
     40   origin_timestamp u64    the client's own clock, kept as it is
     48   user_headers_length u32
     52   payload_length u32
-    56   reserved u64            always 0 once stamped
+    56   reserved u64            0 once stamped; in a file not if encrypted (plain_seals.py)
     64   payload
      +   user headers            behind the payload
 
@@ -44,6 +44,9 @@ MESSAGE_PAYLOAD_SIZE_MAX: Final = 64_000_000
 USER_HEADERS_SIZE_MAX: Final = 100_000
 STORED_HEADERS_SIZE_MAX: Final = USER_HEADERS_SIZE_MAX + 64
 """In a segment file: an encrypted message keeps its tag and nonce behind the user headers."""
+
+ENCRYPTED_MARK: Final = 1 << 63
+"""The bit that the offset of an encrypted message has in a segment file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from borzoi.protocol.identifiers import U32_MAX
 from borzoi.protocol.index_entry import INDEX_ENTRY, INDEX_ENTRY_SIZE
 from borzoi.protocol.message import (
     CHECKSUM_SIZE,
+    ENCRYPTED_MARK,
     MESSAGE_HEADER_SIZE,
     MESSAGE_PAYLOAD_SIZE_MAX,
     RESERVED_AT,
@@ -93,9 +94,11 @@ def stamp_batch(
     The batch will begin at `position` of the file of the segment that starts with
     `segment_first_offset`. Nothing is changed when the messages do not exactly fill the batch:
     the bytes may lie in memory another process wrote, and its own check is not trusted here.
+    Reserved bytes become 0, unless the offset says that the messages are encrypted.
     """
     size = len(batch)
-    equal = EqualMessages.find(batch, message_count)
+    keeps_reserved = first_offset & ENCRYPTED_MARK
+    equal = None if keeps_reserved else EqualMessages.find(batch, message_count)
     if equal is not None and equal.have_ids:
         _check_room(size, message_count, first_offset, segment_first_offset, position)
         return equal.stamp(first_offset, timestamp, first_offset - segment_first_offset, position)
@@ -110,7 +113,7 @@ def stamp_batch(
             at += MESSAGE_HEADER_SIZE + user_headers_length + payload_length
             if id_bytes == NO_ID:
                 nameless_count += 1
-            if reserved:
+            if reserved and not keeps_reserved:
                 clear_reserved = True
             note((at, id_bytes))
     except struct.error:
@@ -151,10 +154,11 @@ def scan_log(
 ) -> Scan:
     """Walk messages from the start of the view and stop before the first that is not sound.
 
-    Unsound: cut short, a wrong checksum, an offset that is not the next one, reserved bytes
-    that are set, a limit exceeded. `timestamp_min` is the time of the message before the view;
-    index entries and `last_timestamp` never fall below it, nor below each other, because a
-    search by time needs that even where a foreign server's clock ran backwards.
+    Unsound: cut short, a wrong checksum, an offset that is not the next one, a limit exceeded,
+    reserved bytes that are set although it is not encrypted. `timestamp_min` is the time of the
+    message before the view; index entries and `last_timestamp` never fall below it, nor below
+    each other, because a search by time needs that even where a foreign server's clock ran
+    backwards.
     """
     entries = bytearray()
     offset = first_offset
@@ -250,7 +254,7 @@ def _end_of_sound_message(view: memoryview, at: int, expected_offset: int) -> in
     checksum, offset, _timestamp, user_headers_length, payload_length, reserved = fields
     if (
         offset != expected_offset
-        or reserved
+        or (reserved and not offset & ENCRYPTED_MARK)
         or payload_length > MESSAGE_PAYLOAD_SIZE_MAX
         or user_headers_length > STORED_HEADERS_SIZE_MAX
     ):

@@ -32,7 +32,8 @@ ENTRIES_MAX: Final = (1 << 24) - 1
 """Places in a ring that the compiled table can tell apart."""
 
 STAMPED_DUPLICATE: Final = 1
-"""Stands for the checksum of a duplicate that begins a batch of which the rest is stamped."""
+"""Stands for the checksum of a duplicate that begins a batch: its offset is that of the first
+message of the batch that is new, or of the message that it repeats if none is."""
 
 START_SIZE: Final = 4
 
@@ -113,15 +114,24 @@ class SeenIds:
     def remember(self, log: memoryview, position: int, entries: memoryview) -> None:
         """Take in messages of a log, as their index entries say: where they end, and their time.
 
-        The first begins at `position`, with which `log` begins as well. Messages whose header
-        does not lie in `log` are passed over: the index may be damaged.
+        The first begins at `position`, with which `log` begins as well. A message whose header
+        does not lie in `log`, because the index is damaged, has its place without an id.
         """
         start = position
         for _offset, end, timestamp in INDEX_ENTRY.iter_unpack(entries):
             at = start - position
-            if 0 <= at <= len(log) - MESSAGE_HEADER_SIZE:
-                self._insert(bytes(log[at + ID_AT : at + ID_AT + ID_SIZE]), timestamp)
+            is_there = 0 <= at <= len(log) - MESSAGE_HEADER_SIZE
+            id_bytes = bytes(log[at + ID_AT : at + ID_AT + ID_SIZE]) if is_there else NO_ID
+            self._insert(id_bytes, timestamp)
             start = end
+
+    def back_to_first(self, batch: memoryview) -> int:
+        """How far before the window's end the message lies that has the id of a batch's first one.
+
+        1: it is the last of the log; 0: no message of the window has that id.
+        """
+        number = self._numbers.get(bytes(batch[ID_AT : ID_AT + ID_SIZE]))
+        return 0 if number is None else self._next_number - number
 
     def forget_expired(self, timestamp: int) -> None:
         """Let go of what expired, and of memory that is not needed any more."""
@@ -195,6 +205,12 @@ def without_stored(
             rest.append(batch[start:end])
         start = end
     return bytearray().join(rest), len(rest)
+
+
+def stamp_duplicates(batch: memoryview, offset: int) -> None:
+    """Note in a batch of which nothing is new where the message lies that its first repeats."""
+    batch[OFFSET_AT : OFFSET_AT + U64.size] = U64.pack(offset)
+    U64.pack_into(batch, 0, STAMPED_DUPLICATE)
 
 
 def _fields(batch: memoryview, at: int) -> tuple[bytes, int, int, int]:

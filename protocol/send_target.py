@@ -38,6 +38,17 @@ HEAD_SIZE_MAX: Final = U32.size + METADATA_SIZE_MAX
 KIND_AND_LENGTH: Final = struct.Struct("<BB")
 
 
+def head_place(head: memoryview) -> bytes:
+    """The bytes by which the place of a request is remembered, b"" if it cannot be.
+
+    Needs its first HEAD_SIZE_MAX bytes; nothing is checked.
+    """
+    (metadata_size,) = U32.unpack_from(head)
+    if METADATA_SIZE_MIN <= metadata_size <= METADATA_SIZE_MAX:
+        return bytes(head[:metadata_size])
+    return b""
+
+
 def read_head(head: memoryview) -> tuple[Identifier, Identifier, bytes]:
     """Stream and topic of a request, and the bytes by which its place is remembered.
 

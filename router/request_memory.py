@@ -11,12 +11,12 @@ to another shard gets an entry there, with a copy of what its newest one says.
                      claim      counts the claims of one key over all shards: the highest is newest
                      holder     generation of the worker whose session uses it, 0 = none
                      used at    when it was claimed or released, by the monotonic clock
-            line 1   begun      number of the request that was begun last
-                     answered   number of the request that was answered last
-                     beginner   shard << 32 | generation of the worker that has begun it
-                     hint for   the number that the three words of a hint belong to
+            line 1   hint for   the number that the three words of a hint belong to
                      hint       where a batch goes: namespace, birth, next offset before it
+                     beginner   shard << 32 | generation of the worker that has begun it
+                     begun      number of the request that was begun last
                      reply      status | size << 32 of the answer
+                     answered   number of the request that was answered last
             reply    the body of the answer, up to REPLY_SIZE_MAX bytes
 
 The store that makes something count comes last: the fingerprint of a claim, `begun` of a begin,

@@ -26,11 +26,11 @@ from borzoi.protocol.responses import (
     StreamDetails,
     TopicDetails,
 )
+from borzoi.spark.boundaries import OFFSET_MAX, Extent, Plan, resolve
 from borzoi.spark.failures import NotFound, OffsetOutOfRange
 from borzoi.spark.options import Access, Topics
 from borzoi.spark.polling import NO_CONSUMER
 from borzoi.spark.positions import Known, Partition, StreamIds
-from borzoi.spark.starts import OFFSET_MAX, Extent, Plan, resolve
 from borzoi.spark.wire import ask
 
 US_PER_S: Final = 1_000_000

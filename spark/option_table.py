@@ -16,6 +16,15 @@ from typing import Any, Final, NamedTuple
 from borzoi.client.address import Login, parse_address
 from borzoi.client.arguments import InvalidArgument
 from borzoi.protocol.identifiers import Identifier
+from borzoi.spark.boundaries import (
+    EARLIEST,
+    LATEST,
+    Boundary,
+    Plan,
+    parse_boundary,
+    parse_by_topic,
+    parse_instant,
+)
 from borzoi.spark.cores import known_cores
 from borzoi.spark.failures import InvalidOption
 from borzoi.spark.option_texts import (
@@ -41,15 +50,6 @@ from borzoi.spark.options import (
     Tasks,
     Topics,
     WriteOptions,
-)
-from borzoi.spark.starts import (
-    EARLIEST,
-    LATEST,
-    Boundary,
-    Plan,
-    parse_boundary,
-    parse_by_topic,
-    parse_instant,
 )
 
 
@@ -250,7 +250,7 @@ def _access(given: _Given, environ: Mapping[str, str]) -> Access:
     if (username is None) != (password is None):
         missing = "username" if username is None else "password (or passwordEnv, passwordFile)"
         raise InvalidOption(f"{missing} is missing; username and password are given together")
-    logins = [server.login is not None, username is not None, token is not None]
+    logins = [one is not None for one in (server.login, server.token, username, token)]
     if sum(logins) > 1:
         raise InvalidOption("the login is given twice: in server, by username, or by token")
     if not any(logins):
@@ -262,7 +262,7 @@ def _access(given: _Given, environ: Mapping[str, str]) -> Access:
         server = replace(server, login=Login(username, password))
     return Access(
         server,
-        token,
+        token or server.token,
         timeout_s=given.value("requestTimeout") / 1e6,
         retries=given.value("retries"),
         retry_interval_s=given.value("retryInterval") / 1e6,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from borzoi.client.address import ServerAddress
 from borzoi.protocol.identifiers import Identifier
-from borzoi.spark.starts import Plan
+from borzoi.spark.boundaries import Plan
 
 
 @dataclass(frozen=True, slots=True)

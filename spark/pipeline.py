@@ -17,7 +17,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from threading import Event, current_thread, main_thread
 from types import FrameType
@@ -28,7 +28,7 @@ import click
 from borzoi.client.cli.parameters import STREAM_AND_TOPIC
 from borzoi.protocol.identifiers import Identifier
 from borzoi.spark.failures import InvalidOption
-from borzoi.terminal import say
+from borzoi.terminal import in_json, json_option, say, say_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,6 +70,7 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(place=place_of(topic, server, username, password, token), **others)
 
     for option in (
+        json_option,
         click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
         click.option("--token", envvar=f"{ENVIRONMENT}TOKEN", help="A personal access token."),
         click.option("--password", envvar=f"{ENVIRONMENT}PASSWORD", default="iggy"),
@@ -96,6 +97,12 @@ def place_of(
 ) -> BrokerTopic:
     """Returns the topic with the options that reach it; a token wins over a password."""
     options = {"server": server}
+    if token is None and "://" not in server and (username, password) == ("iggy", "iggy"):
+        say(
+            f"borzoi: {server} with the account of a new broker, iggy:iggy; --username and"
+            f" --password, --token or {ENVIRONMENT}SERVER name another",
+            err=True,
+        )
     if token is not None:
         options["token"] = token
     elif "://" not in server:
@@ -121,8 +128,12 @@ def pipeline() -> None:
 @click.option("--ignore-data-loss", is_flag=True, help="Go on where messages were deleted.")
 def to_files_command(place: BrokerTopic, master: str, **how: Any) -> None:
     """From a topic into Parquet, partitioned by topic and day, each message once."""
-    count = with_spark(master, lambda spark: to_files(spark, place, say=say, **how))
-    say(f"{count:,} rows written to {how['target']}")
+    tell = partial(say, err=in_json())
+    count = with_spark(master, lambda spark: to_files(spark, place, say=tell, **how))
+    if in_json():
+        say_json(json.dumps({"rows": count, "target": how["target"]}))
+    else:
+        say(f"{count:,} rows written to {how['target']}")
 
 
 @pipeline.command("to-topic", context_settings=HELP)
@@ -139,12 +150,15 @@ def to_files_command(place: BrokerTopic, master: str, **how: Any) -> None:
 def to_topic_command(place: BrokerTopic, master: str, **how: Any) -> None:
     """Parquet, CSV or JSON lines into a topic: rows become JSON, or their `payload` column."""
     count = with_spark(master, lambda spark: to_topic(spark, place, **how))
-    say(f"{count:,} messages sent")
+    if in_json():
+        say_json(json.dumps({"messages": count, "stream": place.stream, "topic": place.topic}))
+    else:
+        say(f"{count:,} messages sent")
 
 
 def with_spark(master: str, work: "Callable[[SparkSession], Any]") -> Any:
     """Run with a session; what went wrong is one line."""
-    from borzoi.spark.starting import own_session
+    from borzoi.spark.spark_session import own_session
 
     try:
         with own_session(

@@ -16,7 +16,7 @@ from borzoi.storage.layout import index_path, log_path, segment_name
 from borzoi.storage.published import Published
 from borzoi.storage.recovered import Recovered
 from borzoi.storage.recovery_point import RecoveryPoint
-from borzoi.storage.scan import LogFile, rebuild_index, scan_file
+from borzoi.storage.scan import LogFile, rebuild_index, scan_file, whole_seals
 from borzoi.storage.segment import IndexEntry
 from borzoi.storage.segment_end import end_by_entries, end_by_index, open_log
 
@@ -126,6 +126,8 @@ class ActiveRecovery:
         if count:
             timestamp_min = max(timestamp_min, IndexEntry.at(entries, count - 1).timestamp)
         found = scan_file(log, durable.position, durable.next_offset, timestamp_min)
+        if log.form.header is not None:
+            found = whole_seals(found, log, durable.position)
         entries += found.index_entries
         end = durable.position + found.valid_size
         self._recovered.scanned_bytes = log.size - durable.position

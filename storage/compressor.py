@@ -30,7 +30,7 @@ from borzoi.storage.compressed_log import open_compressed
 from borzoi.storage.encrypted import CannotOpenSegment, PartitionCipher, SegmentCipher
 from borzoi.storage.files import Files
 from borzoi.storage.layout import compressing_path, index_path, log_path
-from borzoi.storage.scan import LogFile, message_size
+from borzoi.storage.scan import LogFile, message_size, whole_seals
 from borzoi.storage.segment import SealedSegment
 from borzoi.storage.segment_form import PLAIN, SegmentForm, SegmentHeader
 
@@ -186,19 +186,30 @@ class _Job:
     def _next_block(
         self, position: int, offset: int, timestamp: int
     ) -> tuple[memoryview, int, bytearray, int]:
-        """The messages that go into the next block, checked one by one, and their index."""
+        """The messages that go into the next block, checked one by one, and their index.
+
+        Of an encrypted segment whole seals: what they have in common is decrypted at once.
+        """
         size = max(self.block_size, message_size(self.log, position) or 0)
-        stored = self.log.read(position, size)
         mark = self.log.form.mark
-        found = scan_log(
-            stored,
-            offset | mark,
-            segment_first_offset=self.segment.first_offset | mark,
-            position=position,
-            timestamp_min=timestamp,
-        )
-        if found.message_count == 0:
-            raise NotCompressed(f"its message at offset {offset} is damaged")
+        while True:
+            stored = self.log.read(position, size)
+            found = scan_log(
+                stored,
+                offset | mark,
+                segment_first_offset=self.segment.first_offset | mark,
+                position=position,
+                timestamp_min=timestamp,
+            )
+            if found.message_count == 0:
+                raise NotCompressed(f"its message at offset {offset} is damaged")
+            if self.decipher is not None:
+                found = whole_seals(found, self.log, position)
+            if found.message_count:
+                break
+            if len(stored) < size:
+                raise NotCompressed(f"its messages at offset {offset} are not whole")
+            size *= 2
         entries = found.index_entries
         at = (offset - self.segment.first_offset) * INDEX_ENTRY_SIZE
         if self.files.pread(self.index, len(entries), at) != entries:
@@ -209,7 +220,7 @@ class _Job:
         if self.decipher is None:
             return stored
         plain = memoryview(bytearray(len(stored)))
-        opened = self.decipher.decrypt(stored, offset, count, plain)
+        opened = self.decipher.decrypt(stored, offset, 0, count, plain)
         if opened.message_count != count:
             raise NotCompressed(f"its message at offset {offset + opened.message_count} is damaged")
         return plain[: opened.size]

@@ -7,25 +7,27 @@ it is copied into one piece of memory (copy_memory.py says how much at a time).
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from borzoi.protocol.batch import MESSAGE_HEADER_SIZE, first_bad_message
+from borzoi.protocol.batch import MESSAGE_HEADER_SIZE, scan_log
 from borzoi.protocol.errors import BrokerError, CannotDecryptData, InvalidMessageChecksum
 from borzoi.storage.encrypted import SegmentCipher
 from borzoi.storage.outcome import Doubt, Slices
-from borzoi.storage.segment_form import ENCRYPTED_MARK
+from borzoi.storage.segment_form import ENCRYPTED_MARK, seal_place
 
-INLINE_SIZE_MAX: Final = 64 * 1024
-"""Up to this the loop decrypts itself; a thread would take longer to be woken."""
+INLINE_SIZE_MAX: Final = 1280 * 1024
+"""Up to this the loop decrypts itself: 1 MiB takes it 0.2 ms, a thread that is woken 0.3 ms."""
 
 
 class StoredRun(NamedTuple):
-    """Consecutive messages of one segment as they lie in its file."""
+    """Consecutive messages of one segment as they lie in its file, from the start of a seal on."""
 
     segment: int
     path: str
     cipher: SegmentCipher | None  # None: they are plain
     views: list[memoryview]
-    first_offset: int
-    message_count: int
+    first_offset: int  # of the first message that is wanted
+    message_count: int  # that are wanted
+    size: int  # of these, as stored
+    skipped: int = 0  # messages before them, because these are in the same seal
 
 
 class Encrypted:
@@ -37,7 +39,7 @@ class Encrypted:
         self._runs = runs
         # As stored, which is more than is needed: how many messages there are, only the index
         # says, and it may be damaged.
-        self.size = sum(view.nbytes for run in runs for view in run.views)
+        self.size = sum(run.size for run in runs)
 
     def decrypt(self, memory: memoryview) -> Slices | Doubt:
         """All messages up to the first that does not open, or why not even one does.
@@ -52,22 +54,27 @@ class Encrypted:
                 at += stored.nbytes
                 count += run.message_count
                 continue
-            opened = run.cipher.decrypt(stored, run.first_offset, run.message_count, memory[at:])
+            opened = run.cipher.decrypt(
+                stored,
+                run.first_offset - run.skipped,
+                run.skipped,
+                run.message_count,
+                memory[at : at + run.size],
+            )
             at += opened.size
             count += opened.message_count
             if opened.message_count < run.message_count:
                 if count == 0:
-                    return Doubt(run.segment, _why_not(run, stored))
+                    return Doubt(run.segment, _why_not(run, stored[opened.end :]))
                 break
         return Slices([memory[:at]], count, self._runs[0].first_offset, at)
 
 
 def _why_not(run: StoredRun, stored: memoryview) -> BrokerError:
-    """Returns why a run cannot be decrypted; the checksum of the stored bytes finds damage."""
+    """Returns why a seal cannot be decrypted; the checksums of the stored bytes find damage."""
     place = f"{run.path}: offset {run.first_offset}"
-    size = MESSAGE_HEADER_SIZE + sum(
-        int.from_bytes(stored[at : at + 4], "little") for at in (48, 52)
-    )
-    if first_bad_message(stored[:size], 1, run.first_offset | ENCRYPTED_MARK) is not None:
+    first = run.first_offset - run.skipped | ENCRYPTED_MARK
+    sound = scan_log(stored, first, segment_first_offset=first, position=0).message_count
+    if stored.nbytes < MESSAGE_HEADER_SIZE or sound < seal_place(stored).message_count:
         return InvalidMessageChecksum(f"{place} is damaged")
     return CannotDecryptData(f"{place} was changed, or encrypted with another key")

@@ -17,7 +17,6 @@ from borzoi.storage.segment_form import (
     PLAIN,
     SegmentForm,
 )
-from borzoi.storage.segment_view import ends_in
 from borzoi.storage.staging import StagedGroup
 
 
@@ -75,10 +74,8 @@ class FormingGroup(StagedGroup):
         # that is submitted again after our death. Then as stored, for the checksums and the index.
         timestamp = max(now_us, self._last_timestamp)
         offset = self.next_offset
-        plain_index = stamp_batch(
-            batch, message_count, offset, timestamp, self._random_bytes, offset, 0
-        )
-        return super().add(cipher.encrypt(batch, ends_in(plain_index)), message_count, timestamp)
+        stamp_batch(batch, message_count, offset, timestamp, self._random_bytes, offset, 0)
+        return super().add(cipher.encrypt(batch, message_count), message_count, timestamp)
 
     def _open(self, end: LogEnd) -> None:
         writer = self._writer

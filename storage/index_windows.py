@@ -34,7 +34,8 @@ class IndexWindows:
     """The windows of indexes of one shard, beside those that logs use."""
 
     def __init__(self, caching: IndexCaching, shared: WindowCache) -> None:
-        kept = WindowCache(1 if caching is IndexCaching.NONE else KEPT_MAX, shared.window_size)
+        kept_max = 1 if caching is IndexCaching.NONE else KEPT_MAX
+        kept = WindowCache(kept_max, shared.window_size, shared.residency)
         self.caching = caching
         self._kept = kept
         self.of_active = kept

@@ -397,3 +397,4 @@ class PartitionLog:
     def close(self) -> None:
         """Let go of the files. Writes and syncs nothing, and nothing can be written any more."""
         self._place.close()
+        self.segments.outlive(self._end)

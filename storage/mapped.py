@@ -5,8 +5,8 @@ while a slice of it waits in a socket. Here a growing file needs no new map unti
 window, and no descriptor stays open. A window is unmapped when its last slice is gone.
 
 Touching a page behind the end of the file kills the process (SIGBUS). So the memory of a window is
-not handed out. Callers get only its part `below` an end that the caller has seen the file to have,
-by a look at the file, or because its owner has published it. Every byte of a mapped file is read
+not handed out. Callers get only its part `below` an end that the file is known to have, by a look
+at the file, or because its owner has published it. Every byte of a mapped file is read
 through such a part. A negative index into it wraps around inside; one that is too large is an
 IndexError.
 
@@ -22,6 +22,7 @@ from collections import OrderedDict
 from typing import Final
 
 from borzoi.storage.files import FileIdentity
+from borzoi.storage.residency import Residency
 
 WINDOW_SIZE: Final = 64 * 1024 * 1024
 
@@ -36,6 +37,7 @@ _libc.mmap.argtypes = (
     ctypes.c_int64,
 )
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 
@@ -43,7 +45,7 @@ _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 class MappedWindow:
     """Bytes `start` to `start + size` of a file; mapped as long as a view of any part exists."""
 
-    __slots__ = ("_memory", "_start", "address")
+    __slots__ = ("__weakref__", "_memory", "_start", "address")
 
     def __init__(self, fd: int, start: int, size: int) -> None:
         assert start % mmap.ALLOCATIONGRANULARITY == 0
@@ -57,6 +59,12 @@ class MappedWindow:
         self._memory = memoryview(memory).cast("B").toreadonly()
         self._start = start
         self.address = int(address)
+
+    def release(self) -> None:
+        """Take its pages out of the page tables; they come back when they are touched."""
+        if _libc.madvise(self.address, len(self._memory), mmap.MADV_DONTNEED) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"madvise: {os.strerror(number)}")
 
     def below(self, end: int) -> memoryview:
         """What of the window lies below `end`, a position in the file that it is known to reach."""
@@ -79,8 +87,14 @@ class WindowCache:
     inode cannot be given to another file.
     """
 
-    def __init__(self, windows_max: int, window_size: int = WINDOW_SIZE) -> None:
+    def __init__(
+        self,
+        windows_max: int,
+        window_size: int = WINDOW_SIZE,
+        residency: Residency | None = None,
+    ) -> None:
         assert windows_max >= 1
+        self.residency = residency or Residency()
         self._windows_max = windows_max
         self.window_size = window_size
         self._windows: OrderedDict[tuple[FileIdentity, int], MappedWindow] = OrderedDict()
@@ -105,6 +119,7 @@ class WindowCache:
         """Map a window; the caller has made sure that `fd` is this file."""
         window = MappedWindow(fd, number * self.window_size, self.window_size)
         self._windows[file, number] = window
+        self.residency.add(window)
         while len(self._windows) > self._windows_max:
             self._windows.popitem(last=False)
         return window

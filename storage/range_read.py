@@ -129,7 +129,7 @@ class RangeRead:
         self, views: list[SegmentView], first_offset: int, wanted: Wanted
     ) -> Slices | Cold | Packed | Encrypted | Doubt:
         found: list[memoryview] = []
-        stored: list[StoredRun] = []
+        stored: list[tuple[SegmentView, Slices]] = []
         missing: list[MissingBlocks] = []
         count, bytes_max = wanted.count_max, wanted.bytes_max
         offset = first_offset
@@ -145,7 +145,7 @@ class RangeRead:
                 return slices
             found += slices.views
             if self._has_key and slices.message_count:
-                stored.append(_stored_run(segment, slices))
+                stored.append((segment, slices))
             offset += slices.message_count
             size += slices.size
             count -= slices.message_count
@@ -155,8 +155,8 @@ class RangeRead:
                 break
         if missing:
             return Packed(missing)
-        if any(run.cipher for run in stored):
-            return Encrypted(stored)
+        if any(segment.cipher for segment, _ in stored):
+            return self._encrypted(stored)
         return Slices(found, offset - first_offset, first_offset, size)
 
     def _missing_forms(self, views: list[SegmentView]) -> list[MissingBlocks]:
@@ -213,6 +213,44 @@ class RangeRead:
         ):
             return slices
         return self._verified(segment, slices, is_first)
+
+    def _encrypted(self, stored: list[tuple[SegmentView, Slices]]) -> Encrypted | Cold:
+        runs: list[StoredRun] = []
+        for segment, slices in stored:
+            run = self._stored_run(segment, slices)
+            if isinstance(run, Cold):
+                return run
+            runs.append(run)
+        return Encrypted(runs)
+
+    def _stored_run(self, segment: SegmentView, run: Slices) -> StoredRun | Cold:
+        """What has to be decrypted for a run: all of the seals that it touches."""
+        found = StoredRun(
+            segment.first_offset,
+            segment.log.path,
+            segment.cipher,
+            run.views,
+            run.first_offset,
+            run.message_count,
+            run.size,
+        )
+        log = segment.log
+        if found.cipher is None or not isinstance(log, MappedFile):
+            return found
+        number = run.first_offset - segment.first_offset
+        last = number + run.message_count - 1
+        first, end_number = segment.seal_around(number)[0], segment.seal_around(last)[1]
+        if (first, end_number) == (number, last + 1):
+            return found
+        start, end = segment.start_of(first), segment.end_of(end_number - 1)
+        if not segment.has_bytes(start, end):
+            # A wrong entry in the index; the seal does not open, and that is said.
+            return found
+        if not self._may_wait and not self._is_recent(segment, start):
+            cold = log.cold_range(start, end)
+            if cold is not None:
+                return cold
+        return found._replace(views=log.views(start, end), skipped=number - first)
 
     def _is_trusted(self, start: int, end: int) -> bool:
         if self._checks_all:
@@ -282,17 +320,6 @@ def _is_there(segment: SegmentView, run: Run) -> bool:
 def _count_within(segment: SegmentView, number: int, count: int, end: int) -> int:
     """How many of `count` messages end at a position of the log or before it."""
     return bisect_right(range(count), end, key=lambda each: segment.end_of(number + each))
-
-
-def _stored_run(segment: SegmentView, run: Slices) -> StoredRun:
-    return StoredRun(
-        segment.first_offset,
-        segment.log.path,
-        segment.cipher,
-        run.views,
-        run.first_offset,
-        run.message_count,
-    )
 
 
 def _first_bytes(views: list[memoryview], size: int) -> list[memoryview]:

@@ -28,6 +28,7 @@ from borzoi.storage.outcome import Cold, Doubt, Extent, Packed, Slices, nothing_
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.range_read import RangeRead, Wanted
+from borzoi.storage.residency import AROUND
 from borzoi.storage.segment_list import RECENT_SIZE, SegmentList
 from borzoi.storage.segment_view import ReadOnlyFiles, Stale
 from borzoi.storage.time_search import TimeSearch
@@ -60,6 +61,7 @@ class PartitionReader:
         self._index_windows = index_windows or IndexWindows(IndexCaching.OPEN_SEGMENT, windows)
         blocks = blocks or PlainBlocks(CopyMemory(COPIED_SIZE_MAX))
         access = ReadOnlyFiles(files, windows, self._index_windows, blocks, cipher)
+        self._residency = windows.residency
         self._segments = SegmentList(directory, files, access, newest, recent_size)
         self._doubts = Doubts()
         self._memory = blocks.memory
@@ -95,6 +97,10 @@ class PartitionReader:
             # `attempt` meets it as well, and says what it is.
             return None
         self.reads_count += 1
+        residency = self._residency
+        residency.left -= end - start + AROUND
+        if residency.left < 0:
+            residency.look()
         return found, hot.view(start, end)
 
     def attempt(
@@ -128,11 +134,19 @@ class PartitionReader:
             published, lambda now: self._range(now, may_wait).read(wanted), nothing
         )
         if isinstance(outcome, Slices):
+            self._count_touched(outcome.size)
             self.reads_count += 1
         elif isinstance(outcome, Encrypted):
+            self._count_touched(outcome.size)
             self.reads_count += 1
             return self._decrypt(outcome, may_wait)
         return outcome
+
+    def _count_touched(self, size: int) -> None:
+        """As `read_on` does: so many bytes were looked at, or will be."""
+        self._residency.left -= size + AROUND
+        if self._residency.left < 0:
+            self._residency.look()
 
     def read(self, published: Published, first_offset: int, count: int, bytes_max: int) -> Slices:
         """`attempt`, waiting for the disk; the error of a Doubt is raised."""

@@ -28,10 +28,19 @@ from borzoi.storage.scan import LogBytes
 from borzoi.storage.segment import IndexEntry, LogEnd, SealedSegment
 from borzoi.storage.segment_form import PLAIN
 
-ENTRIES_AT_ONCE: Final = 16 * 1024
-BYTES_AT_ONCE: Final = 1024 * 1024
-SPARSE_SIZE: Final = 16 * 1024
-"""Messages larger than this on average are not read, only their headers: a call costs as much."""
+
+class ReadSizes(NamedTuple):
+    """How much is read at once.
+
+    Messages over `sparse_size` on average are not read, only their headers: a call costs as much.
+    """
+
+    entries: int = 16 * 1024
+    log_bytes: int = 1024 * 1024
+    sparse_size: int = 16 * 1024
+
+
+READ_SIZES: Final = ReadSizes()
 
 
 class Tail(NamedTuple):
@@ -66,6 +75,7 @@ def remember_tail(
     timestamp_min: int,
     files: Files,
     cipher: PartitionCipher | None = None,
+    sizes: ReadSizes = READ_SIZES,
 ) -> None:
     """Let `seen` know the messages of these runs that are not before `timestamp_min`."""
     for tail in tails:
@@ -73,7 +83,7 @@ def remember_tail(
             index = files.open(index_path(directory, tail.segment), os.O_RDONLY)
             try:
                 with open_log(directory, tail.segment, files, cipher) as log:
-                    _remember_segment(seen, index, log, tail, timestamp_min, files)
+                    _remember_segment(seen, index, log, tail, timestamp_min, files, sizes)
             finally:
                 files.close(index)
         except FileNotFoundError:
@@ -81,7 +91,13 @@ def remember_tail(
 
 
 def _remember_segment(
-    seen: SeenIds, index: int, log: LogBytes, tail: Tail, timestamp_min: int, files: Files
+    seen: SeenIds,
+    index: int,
+    log: LogBytes,
+    tail: Tail,
+    timestamp_min: int,
+    files: Files,
+    sizes: ReadSizes,
 ) -> None:
     def read(first: int, count: int) -> memoryview:
         found = files.pread(index, count * INDEX_ENTRY_SIZE, first * INDEX_ENTRY_SIZE)
@@ -96,8 +112,8 @@ def _remember_segment(
         if len(before) < INDEX_ENTRY_SIZE:
             return  # shorter than it was
         start = IndexEntry.at(before, 0).position
-    for first in range(tail.first, tail.end, ENTRIES_AT_ONCE):
-        entries = read(first, min(ENTRIES_AT_ONCE, tail.end - first))
+    for first in range(tail.first, tail.end, sizes.entries):
+        entries = read(first, min(sizes.entries, tail.end - first))
         count = len(entries) // INDEX_ENTRY_SIZE
         if count == 0:
             return
@@ -105,23 +121,25 @@ def _remember_segment(
         if expired:
             start = IndexEntry.at(entries, expired - 1).position
         wanted = entries[expired * INDEX_ENTRY_SIZE : count * INDEX_ENTRY_SIZE]
-        _remember_messages(seen, log, start, wanted)
+        _remember_messages(seen, log, start, wanted, sizes)
         start = IndexEntry.at(entries, count - 1).position
 
 
-def _remember_messages(seen: SeenIds, log: LogBytes, start: int, entries: memoryview) -> None:
+def _remember_messages(
+    seen: SeenIds, log: LogBytes, start: int, entries: memoryview, sizes: ReadSizes
+) -> None:
     """The messages of these entries, of which the first begins at `start`."""
     count = len(entries) // INDEX_ENTRY_SIZE
     number = 0
     while number < count:
         # As many as fit into one read; the last one's header does, even if nothing else of it.
-        room = start + BYTES_AT_ONCE - MESSAGE_HEADER_SIZE
+        room = start + sizes.log_bytes - MESSAGE_HEADER_SIZE
         reached = 1 + bisect_right(
             range(number, count - 1), room, key=lambda each: IndexEntry.at(entries, each).position
         )
         run = entries[number * INDEX_ENTRY_SIZE : (number + reached) * INDEX_ENTRY_SIZE]
         last_start = IndexEntry.at(run, reached - 2).position if reached > 1 else start
-        if last_start - start > reached * SPARSE_SIZE:
+        if last_start - start > reached * sizes.sparse_size:
             for each in range(reached):
                 header = log.read(start, MESSAGE_HEADER_SIZE)
                 entry = run[each * INDEX_ENTRY_SIZE : (each + 1) * INDEX_ENTRY_SIZE]
@@ -129,7 +147,7 @@ def _remember_messages(seen: SeenIds, log: LogBytes, start: int, entries: memory
                 start = IndexEntry.at(entry, 0).position
         else:
             # Bounded once more: a damaged index may say anything.
-            size = min(max(last_start - start, 0) + MESSAGE_HEADER_SIZE, BYTES_AT_ONCE)
+            size = min(max(last_start - start, 0) + MESSAGE_HEADER_SIZE, sizes.log_bytes)
             seen.remember(log.read(start, size), start, run)
             start = IndexEntry.at(run, reached - 1).position
         number += reached

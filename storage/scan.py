@@ -22,7 +22,13 @@ from borzoi.protocol.batch import (
     scan_log,
 )
 from borzoi.storage.files import Files
-from borzoi.storage.segment_form import MESSAGE_OVERHEAD, PLAIN, SegmentForm
+from borzoi.storage.segment_form import (
+    ENCRYPTED_MARK,
+    MESSAGE_OVERHEAD,
+    PLAIN,
+    SegmentForm,
+    seal_place,
+)
 
 CHUNK_SIZE: Final = 8 * 1024 * 1024
 MESSAGE_SIZE_MAX: Final = (
@@ -123,6 +129,29 @@ def scan_file(log: LogBytes, position: int, first_offset: int, timestamp_min: in
     return Scan(entries, at - position, offset - first_offset, timestamp)
 
 
+def whole_seals(found: Scan, log: LogBytes, position: int) -> Scan:
+    """What a walk from `position` on found, without the seal at its end if that is not whole."""
+    entries = found.index_entries
+    count = found.message_count
+    if count == 0:
+        return found
+    last_at = _end_in(entries, count - 1, position)
+    place = seal_place(log.read(last_at, MESSAGE_HEADER_SIZE))
+    if place.is_last:
+        return found
+    count = max(0, count - place.number - 1)
+    valid_size = _end_in(entries, count, position) - position
+    return Scan(entries[: count * INDEX_ENTRY_SIZE], valid_size, count, found.last_timestamp)
+
+
+def _end_in(entries: bytearray, count: int, position: int) -> int:
+    """Where the first `count` messages end that begin at `position`."""
+    if count == 0:
+        return position
+    end: int = INDEX_ENTRY.unpack_from(entries, (count - 1) * INDEX_ENTRY_SIZE)[1]
+    return end
+
+
 def rebuild_index(
     log: LogBytes, message_count_max: int, timestamp_min: int, *, fill: bool
 ) -> Rebuilt:
@@ -187,12 +216,16 @@ def _next_sound(
 
 
 def _header_patterns(first: int, last: int) -> Iterator[re.Pattern[bytes]]:
-    """What a header with one of these offsets looks like: the offset at 24, zeros at 56."""
+    """What a header with one of these offsets looks like: the offset at 24, zeros at 56.
+
+    The zeros only if it is not encrypted.
+    """
+    reserved = b".{8}" if first & ENCRYPTED_MARK else b"\0{8}"
     for high in range(first >> 8, (last >> 8) + 1):
         low = max(first, high << 8) & 0xFF
         yield re.compile(
-            b"(?s)(?=.{24}[%b-\xff]%b.{24}\0{8})"
-            % (re.escape(bytes([low])), re.escape(high.to_bytes(7, "little")))
+            b"(?s)(?=.{24}[%b-\xff]%b.{24}%b)"
+            % (re.escape(bytes([low])), re.escape(high.to_bytes(7, "little")), reserved)
         )
 
 

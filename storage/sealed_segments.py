@@ -74,6 +74,11 @@ class SealedSegments:
         """The oldest offset of the log."""
         return self.all[0].first_offset if self.all else self._active().segment
 
+    def outlive(self, end: LogEnd) -> None:
+        """The log is closed and ends there: do not refer to it any more, so that it can go."""
+        self._active = lambda: end
+        self._make_active_files = lambda: None
+
     # Deleting.
 
     def without_oldest(self, published: Published, count: int) -> Published:

@@ -19,10 +19,14 @@ An encrypted message looks like any other from the outside:
      8   id, offset, timestamp, origin_timestamp   in clear; the highest bit of the offset is set
     48   user_headers_length u32  28 more than in the plain message
     52   payload_length u32
-    56   reserved u64             0
-    64   payload and user headers, encrypted as one
-     .   tag 16 bytes
-     .   nonce 12 bytes
+    56   number in its seal u32   counted from 0
+    60   messages in its seal u32 or 0, if it is encrypted alone
+    64   payload and user headers, encrypted
+     .   tag 16 bytes             of the seal: the same in all of its messages
+     .   nonce 12 bytes           likewise
+
+A seal is a run of messages that were encrypted as one (protocol/plain_seals.py): up to 64 KiB of
+one batch.
 
 So one walk verifies both forms and makes the same index from them. Because of that highest bit
 neither is ever taken for the other, even where a header was lost. Everything here works without a
@@ -34,6 +38,8 @@ from typing import Final, NamedTuple
 
 import xxhash
 
+from borzoi.protocol.message import ENCRYPTED_MARK as ENCRYPTED_MARK
+from borzoi.protocol.message import RESERVED_AT
 from borzoi.storage.files import Files
 
 MAGIC: Final = b"BZAESGC1"
@@ -41,10 +47,28 @@ FIELDS: Final = struct.Struct("<8sQQQ8s16s")
 CHECKSUM: Final = struct.Struct("<Q")
 COPY_SIZE: Final = FIELDS.size + CHECKSUM.size
 HEADER_SIZE: Final = 2 * COPY_SIZE
-ENCRYPTED_MARK: Final = 1 << 63
 TAG_SIZE: Final = 16
 NONCE_SIZE: Final = 12
 MESSAGE_OVERHEAD: Final = TAG_SIZE + NONCE_SIZE
+SEAL_PLACE: Final = struct.Struct("<II")
+
+
+class SealPlace(NamedTuple):
+    """Which message of its seal a message is, and how many there are."""
+
+    number: int
+    message_count: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the seal ends with it."""
+        return self.number + 1 >= self.message_count
+
+
+def seal_place(header: bytes | memoryview) -> SealPlace:
+    """What the header of a stored message says of its seal; a message alone is one of one."""
+    place = SealPlace(*SEAL_PLACE.unpack_from(header, RESERVED_AT))
+    return place if place.number < place.message_count else SealPlace(0, 1)
 
 
 class SegmentHeader(NamedTuple):

@@ -28,7 +28,7 @@ from borzoi.storage.layout import index_path, stored_log_path
 from borzoi.storage.mapped import MappedWindow, WindowCache
 from borzoi.storage.outcome import Cold
 from borzoi.storage.plain_blocks import PlainBlocks
-from borzoi.storage.segment_form import HEADER_SIZE, PLAIN, SegmentForm, form_of
+from borzoi.storage.segment_form import HEADER_SIZE, PLAIN, SegmentForm, form_of, seal_place
 
 POSITION: Final = struct.Struct("<4xI8x")
 TIMESTAMP: Final = struct.Struct("<8xQ")
@@ -296,6 +296,17 @@ class SegmentView:
             except CannotOpenSegment as error:
                 raise CannotDecryptData(f"{self.log.path}: {error}") from error
         return self._cipher
+
+    def seal_around(self, number: int) -> tuple[int, int]:
+        """The first message of the seal that this one is in, and the one behind its last.
+
+        By what its header says; itself alone if that cannot be.
+        """
+        start = self.start_of(number)
+        place = seal_place(b"".join(self.log.views(start, start + MESSAGE_HEADER_SIZE)))
+        first = number - place.number
+        end = first + place.message_count
+        return (first, end) if 0 <= first < end <= self.message_count else (number, number + 1)
 
     @property
     def is_copied(self) -> bool:

@@ -27,8 +27,15 @@ FREE_PORTS: Final = {
     "IGGY_TCP_ADDRESS": "127.0.0.1:0",
     "IGGY_WEBSOCKET_ADDRESS": "127.0.0.1:0",
     "IGGY_HTTP_ADDRESS": "127.0.0.1:0",
+    "IGGY_QUIC_ADDRESS": "127.0.0.1:0",
+    # Its library is loaded and a certificate made at each start; a test that wants it says so.
+    "IGGY_QUIC_ENABLED": "false",
+    "IGGY_LIFTBRIDGE_ADDRESS": "127.0.0.1:0",
 }
 """Every door of a test is at a port that the kernel chooses."""
+
+QUIC: Final = {"IGGY_QUIC_ENABLED": "true"}
+"""Settings of a broker that also serves QUIC."""
 
 PRESENT: Final = (sys.executable, "-c", SERVE)
 """The command line of the code under test."""
@@ -60,9 +67,11 @@ class BrokerProcess:
         self.address = ""
         self.metrics_address = ""
         self.websocket_address = ""
+        self.quic_address = ""
         self.through: Callable[[socket.socket], socket.socket] | None = None
         """What a Wire makes of its socket, where the broker is not in clear text."""
         self.http_address = ""
+        self.liftbridge_address = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._output = data.parent / f"{data.name}.output"
 
@@ -92,6 +101,8 @@ class BrokerProcess:
             # A second start is where the first one was: clients come back.
             **({"IGGY_TCP_ADDRESS": self.address} if self.address else {}),
             **({"IGGY_WEBSOCKET_ADDRESS": ws} if (ws := self.websocket_address) else {}),
+            **({"IGGY_QUIC_ADDRESS": quic} if (quic := self.quic_address) else {}),
+            **({"IGGY_LIFTBRIDGE_ADDRESS": lb} if (lb := self.liftbridge_address) else {}),
             **self.settings,
         }
         if self.http_address and "IGGY_HTTP_ADDRESS" in self.settings:
@@ -122,6 +133,8 @@ class BrokerProcess:
         self.metrics_address = bound["metrics"]["address"]
         self.websocket_address = bound["websocket"]["address"]
         self.http_address = bound["http"]["address"]
+        self.quic_address = bound["quic"]["address"]
+        self.liftbridge_address = bound["liftbridge"]["address"]
 
     def stop(self) -> int:
         """Stop in an orderly way; the exit code."""

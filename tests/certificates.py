@@ -14,6 +14,17 @@ Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 Kind: TypeAlias = Literal["ecdsa", "rsa"]
 
 DAY: Final = timedelta(days=1)
+SIGNS: Final = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 FORMATS: Final = {
     "traditional": serialization.PrivateFormat.TraditionalOpenSSL,
     "pkcs8": serialization.PrivateFormat.PKCS8,
@@ -82,7 +93,7 @@ class Authority:
         is_authority: bool = False,
         valid_for: timedelta = DAY,
     ) -> bytes:
-        now = datetime.now(UTC)
+        now, signing = datetime.now(UTC), self._key.public_key()
         names = x509.SubjectAlternativeName(
             [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         )
@@ -96,5 +107,10 @@ class Authority:
             .not_valid_after(now + valid_for)
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .add_extension(names, critical=False)
+            # Python 3.13 and newer verify strictly: by these two, and an authority by its usage.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing), False)
         )
+        if is_authority:
+            builder = builder.add_extension(SIGNS, critical=True)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

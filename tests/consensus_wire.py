@@ -16,7 +16,8 @@ from borzoi.protocol.codes import Code, LaterCode
 from borzoi.protocol.commands import Command
 from borzoi.protocol.consensus.codecs import CODECS
 from borzoi.protocol.consensus.evictions import EVICTION
-from borzoi.protocol.consensus.framing import FIELDS, FIELDS_AT, stamp
+from borzoi.protocol.consensus.heads import stamp
+from borzoi.protocol.consensus.layout import FIELDS, FIELDS_AT
 from borzoi.protocol.consensus.operations import HAS_SECTION, OPERATIONS, QUERY, REFUSAL, STAMPED
 from borzoi.protocol.edge_layouts import BATCH_HEADER, FRAME_HEADER
 from borzoi.protocol.identifiers import Identifier, PartitionId, Partitioning

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from borzoi.protocol.framing import CODE_SIZE, REQUEST_HEADER
@@ -68,7 +69,7 @@ class FakeServer:
             except OSError:  # the test is over
                 return
             self.connections += 1
-            self._begin(lambda connection=connection: self._run(connection))  # type: ignore[misc]
+            self._begin(partial(self._run, connection))
 
     def _run(self, connection: socket.socket) -> None:
         with connection:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 from typing import Any, NamedTuple
 
 from tests.broker import BrokerProcess
@@ -22,10 +23,13 @@ class HttpAnswer(NamedTuple):
 
 
 class HttpClient:
-    """Asks one broker; `token` goes with every request."""
+    """Asks one broker; `token` goes with every request, `context` is for a door with TLS."""
 
-    def __init__(self, broker: BrokerProcess, token: str = "") -> None:
+    def __init__(
+        self, broker: BrokerProcess, token: str = "", context: ssl.SSLContext | None = None
+    ) -> None:
         self._address = broker.http_address
+        self._context = context
         self.token = token
 
     def login(self, username: str = "iggy", password: str = "iggy") -> "HttpClient":
@@ -50,10 +54,17 @@ class HttpClient:
             sent.setdefault("Content-Type", "application/json")
         if self.token:
             sent.setdefault("Authorization", f"Bearer {self.token}")
-        connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
+        connection = self._connection()
         try:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
             return HttpAnswer(answer.status, dict(answer.getheaders()), answer.read())
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._context is None:
+            return http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
+        # Certificates of tests are for this name.
+        where = f"localhost:{self._address.rpartition(':')[2]}"
+        return http.client.HTTPSConnection(where, timeout=TIMEOUT_S, context=self._context)

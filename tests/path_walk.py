@@ -18,6 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -187,10 +188,7 @@ def walks(names: Sequence[str]) -> dict[str, Walk]:
     with tempfile.TemporaryDirectory() as directory, walker(Path(directory)) as walking:
         for _ in range(2 * (WARM_UP + RUNS)):
             walking.send()
-        return {
-            name: walking.walk(lambda name=name: REQUESTS[name](walking))  # type: ignore[misc]
-            for name in names
-        }
+        return {name: walking.walk(partial(REQUESTS[name], walking)) for name in names}
 
 
 def main() -> None:

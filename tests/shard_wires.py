@@ -17,7 +17,6 @@ ONE_SHARD: Final = {"IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": "1"}
 REQUEST_TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 30.0
 CONNECTIONS_MAX: Final = 16
-TRIES_MAX: Final = 64
 
 
 def connect(broker: BrokerProcess, *, login: bool = True) -> Wire:
@@ -50,19 +49,21 @@ def one_per_shard(broker: BrokerProcess, login: LoginUser = ROOT) -> Iterator[Se
     opened: list[Wire] = []
     found: dict[int, Wire] = {}
     shards = broker.workers()
-    try:
-        for _ in range(TRIES_MAX):
-            wire = Wire(broker, login=False)
-            opened.append(wire)
-            shard = shard_of_wire(broker, wire)
-            if shard in found:
-                wire.close()
-                continue
+
+    def has_all() -> bool:
+        wire = Wire(broker, login=False)
+        opened.append(wire)
+        shard = shard_of_wire(broker, wire)
+        if shard in found:
+            wire.close()
+        else:
             found[shard] = wire
             wire.ask(login)
-            if len(found) == len(shards):
-                break
-        assert len(found) == len(shards), f"{TRIES_MAX} connections missed a shard"
+        return len(found) == len(shards)
+
+    try:
+        # A shard that is being replaced gets none for a while.
+        wait_for(has_all, CONNECT_TIMEOUT_S)
         yield [found[shard] for shard in sorted(found)]
     finally:
         for wire in opened:

@@ -1,6 +1,7 @@
-"""The ways into a broker that carry the binary protocol, as a test goes them: four doors, one Wire.
+"""The ways into a broker that carry the binary protocol, as a test goes them: five, one Wire.
 
-A broker has TLS on both of its doors or on none, so there are two brokers for four ways.
+A broker has TLS on all of its TCP doors or on none, so there are two brokers for five ways. QUIC
+is one of the plain broker, if that was started with it.
 """
 
 import socket
@@ -10,11 +11,12 @@ from typing import Final, NamedTuple
 
 from tests.broker import BrokerProcess
 from tests.certificates import Files
+from tests.quic_socket import Quic, QuicSocket
 from tests.websocket_frames import as_socket
 from tests.wire import TIMEOUT_S, Wire
 
-WAYS: Final = ("tcp", "tls", "ws", "wss")
-DOORS: Final = ("TCP", "WEBSOCKET")
+WAYS: Final = ("tcp", "tls", "ws", "wss", "quic")
+DOORS: Final = ("TCP", "WEBSOCKET", "HTTP")
 
 
 class At(NamedTuple):
@@ -25,14 +27,19 @@ class At(NamedTuple):
 
 
 def with_tls(files: Files, **more: str) -> dict[str, str]:
-    """Settings for TLS on both doors; `more` are further settings of `tls`, by their names."""
+    """Settings for TLS on all doors; `more` are further settings of `tls`, by their names."""
     own = {"enabled": "true", "cert_file": str(files.cert), "key_file": str(files.key), **more}
     return {f"IGGY_{door}_TLS_{name.upper()}": text for door in DOORS for name, text in own.items()}
 
 
 def door_of(broker: BrokerProcess, way: str) -> At:
-    """Where a way begins."""
-    address = broker.websocket_address if way.startswith("ws") else broker.address
+    """Where a way begins; that of HTTP is "http" or "https"."""
+    addresses = {
+        "ws": broker.websocket_address,
+        "ht": broker.http_address,
+        "qu": broker.quic_address,
+    }
+    address = addresses.get(way[:2], broker.address)
     host, _, port = address.rpartition(":")
     return At(host, int(port))
 
@@ -55,6 +62,9 @@ def wire_through(
     timeout_s: float = TIMEOUT_S,
 ) -> Wire:
     """A connection through one of the doors; `context` is for those with TLS."""
+    if way == "quic":
+        opened = Quic(broker.quic_address, timeout_s).open()
+        return Wire.over(QuicSocket(opened), login=login)
 
     def through(connected: socket.socket) -> socket.socket:
         if way in ("tls", "wss"):

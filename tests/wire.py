@@ -32,6 +32,7 @@ from borzoi.protocol.identifiers import (
 from borzoi.protocol.message import Message
 from borzoi.protocol.responses import PolledMessages
 from borzoi.protocol.send_messages import encode_send_messages
+from tests.readable import is_readable
 
 TIMEOUT_S: Final = 60.0
 RECEIVE_SIZE: Final = 1 << 20
@@ -106,6 +107,17 @@ class Wire:
         self.opened.append(self)
         if login:
             self.log_in()
+
+    @classmethod
+    def over(cls, connected: Any, *, login: bool = True) -> Self:
+        """A connection over something that behaves as a connected socket."""
+        wire = cls.__new__(cls)
+        wire.socket = connected
+        wire.port = connected.getsockname()[1]
+        cls.opened.append(wire)
+        if login:
+            wire.log_in()
+        return wire
 
     def __enter__(self) -> Self:
         return self
@@ -193,8 +205,7 @@ class Wire:
 
     def is_quiet_for(self, seconds: float) -> bool:
         """Wait so long for bytes or the end of the connection; True when nothing came."""
-        readable, _, _ = select.select([self.socket], [], [], seconds)
-        return not readable
+        return not is_readable(self.socket, seconds)
 
     def is_in_step(self) -> bool:
         """Whether a PING is answered, and nothing else lies before its answer."""

@@ -1,11 +1,11 @@
 """Sending and polling, request by request. Producer and Consumer stand on these."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from borzoi.client.arguments import InvalidArgument, check_identifier, check_partitioning
 from borzoi.client.calls.calling import Calling
 from borzoi.client.calls.offsets import DEFAULT_CONSUMER, as_consumer
+from borzoi.client.link import OutgoingBatch
 from borzoi.client.outgoing import Outgoing, check_batch_size, prepare_outgoing
 from borzoi.protocol import commands
 from borzoi.protocol.identifiers import (
@@ -18,9 +18,7 @@ from borzoi.protocol.identifiers import (
     PollingStrategy,
 )
 from borzoi.protocol.responses import PolledMessages
-from borzoi.protocol.send_messages import PreparedBatch, encode_prepared_messages
-
-NO_MESSAGES: Final = b""
+from borzoi.protocol.send_messages import PreparedBatch
 
 
 def choose_partitioning(partition_id: int | None, key: bytes | str | None) -> Partitioning:
@@ -70,11 +68,10 @@ class MessageCalls(Calling):
         check_identifier("stream", stream)
         check_identifier("topic", topic)
         check_partitioning(partitioning)
-        count, index_and_messages = prepared
-        check_batch_size(len(index_and_messages))
-        target = PreparedBatch(count, NO_MESSAGES)
-        metadata = encode_prepared_messages(stream, topic, partitioning, target)
-        await self._session.send(metadata, index_and_messages, resend=resend)
+        check_batch_size(len(prepared.index_and_messages))
+        await self._session.send(
+            OutgoingBatch(stream, topic, partitioning, prepared), resend=resend
+        )
 
     async def poll_messages(
         self,

@@ -8,16 +8,16 @@ from borzoi.protocol.responses import ClientDetails, ClientInfo, Identity, RawTo
 
 # Tells the server which generation of codecs this client speaks.
 WIRE_VERSION: Final = "0.10.0"
-KNOWN_CODECS: Final = "codecs"  # in the context of a login: show lz4 and zstd as what they are
+# In the context of a login: show lz4 and zstd as what they are, and say behind the status of an
+# error what is wrong.
+CONTEXT: Final = "codecs texts"
 NEVER_EXPIRES: Final = 0
 
 
 class SessionCalls(Calling):
     """The calls of a client that are about logins, tokens and connected clients."""
 
-    async def login_user(
-        self, username: str, password: str, *, context: str = KNOWN_CODECS
-    ) -> Identity:
+    async def login_user(self, username: str, password: str, *, context: str = CONTEXT) -> Identity:
         """Log in; after a lost connection this happens again by itself."""
         identity: Identity = await self._ask(
             commands.LoginUser(username, password, WIRE_VERSION, context)

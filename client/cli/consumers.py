@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from borzoi.client.cli.parameters import IDENTIFIER
-from borzoi.client.cli.running import VERBS, Noun, uses_client
+from borzoi.client.cli.running import VERBS, Noun, lists, uses_client
 from borzoi.client.cli.showing import Said
 from borzoi.client.cli.streams import found, names_partition, names_topic
 from borzoi.client.client import BorzoiClient
@@ -29,7 +29,13 @@ def names_consumer(command: Command) -> Command:
     return click.argument("consumer", type=IDENTIFIER)(command)
 
 
-@click.group(cls=Noun)
+async def topic_exists(client: BorzoiClient, stream: Identifier, topic: Identifier) -> None:
+    """Iggy answers nothing, not an error, for groups of a topic that does not exist."""
+    found("stream", stream, await client.get_stream(stream))
+    found("topic", f"{topic} of stream {stream}", await client.get_topic(stream, topic))
+
+
+@click.group("consumer-group", cls=Noun)
 def consumer_group() -> None:
     """Groups, whose members share the partitions of a topic."""
 
@@ -65,23 +71,28 @@ async def get_group(
     client: BorzoiClient, stream: Identifier, topic: Identifier, group: Identifier
 ) -> ConsumerGroupDetails:
     """Show a group, its members and what partitions they have."""
-    details: ConsumerGroupDetails = found(
-        "group", group, await client.get_consumer_group(stream, topic, group)
-    )
-    return details
+    details = await client.get_consumer_group(stream, topic, group)
+    if details is None:
+        await topic_exists(client, stream, topic)
+    shown: ConsumerGroupDetails = found("group", f"{group} of {stream}/{topic}", details)
+    return shown
 
 
 @consumer_group.command("list")
 @names_topic
+@lists
 @uses_client
 async def list_groups(
     client: BorzoiClient, stream: Identifier, topic: Identifier
 ) -> Sequence[ConsumerGroupInfo]:
     """Show the groups of a topic."""
-    return await client.get_consumer_groups(stream, topic)
+    groups = await client.get_consumer_groups(stream, topic)
+    if not groups:
+        await topic_exists(client, stream, topic)
+    return groups
 
 
-@click.group(cls=Noun, short=VERBS | {"s": "set"})
+@click.group("consumer-offset", cls=Noun, short=VERBS | {"s": "set"})
 def consumer_offset() -> None:
     """How far consumers and groups have come."""
 
@@ -102,6 +113,7 @@ async def get_offset(
     who = Consumer(KINDS[kind], consumer)
     info = await client.get_consumer_offset(stream, topic, partition, consumer=who)
     if info is None:
+        await topic_exists(client, stream, topic)
         raise click.ClickException(f"{kind} {consumer} has no offset in partition {partition}")
     return info
 

@@ -13,10 +13,10 @@ work of terminal.py, and so is leaving it out for --raw.
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from borzoi.protocol.headers import header_scalar
 from borzoi.protocol.identifiers import U64_MAX
@@ -28,6 +28,7 @@ from borzoi.protocol.responses import (
     TopicDetails,
     UserDetails,
 )
+from borzoi.quantities import DAY, GIB, HOUR, KIB, MIB, MILLISECOND, MINUTE, SECOND
 from borzoi.terminal import say, say_json
 from borzoi.visible import AS_BYTES, visible
 
@@ -40,14 +41,56 @@ DETAILS: Final = (
     UserDetails,
 )
 TIMES: Final = frozenset({"created_at", "start_time", "timestamp", "origin_timestamp", "expiry_at"})
-WITHOUT_LIMIT: Final = frozenset({"message_expiry", "max_topic_size"})
+SIZES: Final = frozenset(
+    {
+        "size_bytes", "messages_size_bytes", "read_bytes", "written_bytes", "memory_usage",
+        "total_memory", "available_memory", "free_disk_space", "total_disk_space", "max_topic_size",
+    }
+)  # fmt: skip
+DURATIONS: Final = frozenset({"run_time", "message_expiry"})
+PERCENT: Final = frozenset({"cpu_usage", "total_cpu_usage"})
+"""How numbers of these names are shown in lines; JSON has them as they are."""
+SERVER_DEFAULT: Final = 0
+CODECS: Final = {1: "none", 2: "gzip", 3: "lz4", 4: "zstd"}
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a command has to say that changes something and returns nothing."""
+    """What a command has to say that changes something and returns nothing.
+
+    Programs read `about`, too: what was done, to what.
+    """
 
     message: str
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Written(NamedTuple):
+    """Lines that are written as they are."""
+
+    lines: tuple[str, ...]
+
+
+def toml_lines(plain: Mapping[str, Any]) -> list[str]:
+    """The members of an object as TOML: values first, then lists of objects as tables."""
+    lines = [
+        f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        for name, value in plain.items()
+        if not isinstance(value, list | dict) and value is not None
+    ]
+    for name, value in plain.items():
+        for one in value if isinstance(value, list) else ():
+            lines += ["", f"[[{name}]]", *toml_lines(one)]
+    return lines
+
+
+@runtime_checkable
+class Speaking(Protocol):
+    """A value that says itself in one sentence; programs read its fields."""
+
+    @property
+    def message(self) -> str:
+        """The sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,37 +102,41 @@ class MessageAt:
     with_headers: bool = True
 
 
-def show(value: object, *, as_json: bool, raw: bool = False) -> None:
-    """Prints a value as lines, as a table or as JSON; None prints nothing."""
+def show(value: object, *, as_json: bool, raw: bool = False, one_by_one: bool = False) -> None:
+    """Prints a value as lines, as a table or as JSON; None prints nothing.
+
+    `one_by_one` prints the things of a list below each other.
+    """
     if value is None:
         return
-    plain = as_plain(value)
     if as_json:
-        say_json(json.dumps(plain, ensure_ascii=False))
+        say_json(json.dumps(as_plain(value), ensure_ascii=False))
         return
+    for line in _lines(value, one_by_one=one_by_one):
+        say(line, raw=raw)
+
+
+def _lines(value: object, *, one_by_one: bool) -> Iterable[str]:
+    if isinstance(value, Written):
+        return value.lines
+    if _speaks(value):
+        return [value.message]
+    plain = as_plain(value)
     if isinstance(value, list):
         plain = [_with_payload(one, row) for one, row in zip(value, plain, strict=True)]
-    if isinstance(value, Said):
-        lines = [value.message]
-    elif isinstance(plain, list):
-        lines = table(plain)
-    elif isinstance(plain, dict):
-        lines = card(plain)
-    else:
-        lines = [f"{plain}"]
-    for line in lines:
-        say(line, raw=raw)
+    if isinstance(plain, list) and not one_by_one:
+        return table(plain)
+    if isinstance(plain, list):
+        return [line for one in plain for line in (*card(one), "")][:-1]
+    return card(plain) if isinstance(plain, dict) else [f"{plain}"]
 
 
 def as_plain(value: Any) -> Any:
     """Returns the value as dictionaries, lists and scalars."""
-    if isinstance(value, MessageAt):
-        plain = {"partition_id": value.partition_id, **_message(value.message)}
-        if not value.with_headers:
-            del plain["headers"]
-        return plain
-    if isinstance(value, Message):
-        return _message(value)
+    if _speaks(value):
+        return _sentence(value)
+    if isinstance(value, MessageAt | Message):
+        return _message(value) if isinstance(value, Message) else _message_at(value)
     if isinstance(value, Enum):
         return value.name.lower()
     members = _members(value)
@@ -104,6 +151,23 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_plain(one) for one in value]
     return value
+
+
+def _sentence(value: Speaking) -> dict[str, Any]:
+    members = _members(value) or {}
+    about = members.pop("about", {})
+    return {"message": value.message, **members, **about}
+
+
+def _message_at(value: MessageAt) -> dict[str, Any]:
+    plain = {"partition_id": value.partition_id, **_message(value.message)}
+    if not value.with_headers:
+        del plain["headers"]
+    return plain
+
+
+def _speaks(value: object) -> TypeGuard[Speaking]:
+    return isinstance(value, Speaking) and isinstance(value.message, str)
 
 
 def _members(value: Any) -> dict[str, Any] | None:
@@ -163,9 +227,44 @@ def _text(name: str, value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     if name in TIMES and isinstance(value, int):
         return time_text(value)
-    if name in WITHOUT_LIMIT and value == U64_MAX:
-        return "unlimited"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.1f} %" if name in PERCENT else f"{value:.2f}"
+    return _number(name, value) if type(value) is int else str(value)
+
+
+def _number(name: str, value: int) -> str:
+    if name in ("message_expiry", "max_topic_size") and value in (U64_MAX, SERVER_DEFAULT):
+        never = "never" if name == "message_expiry" else "unlimited"
+        return never if value == U64_MAX else "server default"
+    if name in SIZES:
+        return size_text(value)
+    if name in DURATIONS:
+        return duration_text(value)
+    if name == "compression_algorithm":
+        return CODECS.get(value, f"unknown ({value})")
+    return str(value)
+
+
+def size_text(size: int) -> str:
+    """A size to three digits, such as 1.46 GiB."""
+    for unit, of_unit in (("TiB", 1 << 40), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if size >= of_unit:
+            few = size < 1000 * of_unit
+            return f"{size / of_unit:.3g} {unit}" if few else f"{size // of_unit} {unit}"
+    return f"{size} B"
+
+
+def duration_text(duration_us: int) -> str:
+    """A duration in its two largest units: 1 h 30 min, 13 min 49 s, 250 ms."""
+    if duration_us < SECOND:
+        return f"{duration_us / MILLISECOND:.3g} ms"
+    parts: list[str] = []
+    left = duration_us
+    for unit, of_unit in (("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", SECOND)):
+        count, left = divmod(left, of_unit)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+    return " ".join(part for part in parts[:2] if part)
 
 
 def time_text(time_us: int) -> str:
@@ -175,7 +274,7 @@ def time_text(time_us: int) -> str:
         moment = datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError):  # a client may have sent any number
         return str(time_us)
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{microseconds:06}"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{microseconds:06}Z"
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

@@ -6,11 +6,17 @@ from typing import Any, TypeVar
 import click
 
 from borzoi.client.cli.parameters import COMPRESSIONS, IDENTIFIER, SIZE, expiry_argument
-from borzoi.client.cli.running import Noun, uses_client
+from borzoi.client.cli.running import Noun, lists, uses_client
 from borzoi.client.cli.showing import Said
 from borzoi.client.client import BorzoiClient
 from borzoi.protocol.identifiers import Identifier
-from borzoi.protocol.responses import StreamDetails, StreamInfo, TopicDetails, TopicInfo
+from borzoi.protocol.responses import (
+    PartitionInfo,
+    StreamDetails,
+    StreamInfo,
+    TopicDetails,
+    TopicInfo,
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -28,6 +34,11 @@ def names_topic(command: Command) -> Command:
 def names_partition(command: Command) -> Command:
     """Adds the arguments STREAM, TOPIC and PARTITION to a command."""
     return names_topic(click.argument("partition", type=click.IntRange(min=0))(command))
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 segment`, `2 segments`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def found(what: str, name: Identifier, value: Any) -> Any:
@@ -69,6 +80,7 @@ async def get_stream(client: BorzoiClient, stream: Identifier) -> StreamDetails:
 
 
 @stream.command("list")
+@lists
 @uses_client
 async def list_streams(client: BorzoiClient) -> Sequence[StreamInfo]:
     """Show all streams."""
@@ -184,16 +196,24 @@ async def delete_topic(client: BorzoiClient, stream: Identifier, topic: Identifi
 @uses_client
 async def get_topic(client: BorzoiClient, stream: Identifier, topic: Identifier) -> TopicDetails:
     """Show a topic and its partitions."""
-    details: TopicDetails = found("topic", topic, await client.get_topic(stream, topic))
-    return details
+    details = await client.get_topic(stream, topic)
+    if details is None:
+        found("stream", stream, await client.get_stream(stream))
+    shown: TopicDetails = found("topic", f"{topic} of stream {stream}", details)
+    return shown
 
 
 @topic.command("list")
 @names_stream
+@lists
 @uses_client
 async def list_topics(client: BorzoiClient, stream: Identifier) -> Sequence[TopicInfo]:
     """Show the topics of a stream."""
-    return await client.get_topics(stream)
+    topics = await client.get_topics(stream)
+    if not topics:
+        # Iggy answers an empty list for a stream that does not exist.
+        found("stream", stream, await client.get_stream(stream))
+    return topics
 
 
 @topic.command("purge")
@@ -219,7 +239,7 @@ async def create_partitions(
 ) -> Said:
     """Add COUNT partitions."""
     await client.create_partitions(stream, topic, count)
-    return Said(f"topic {topic} of stream {stream} has {count} more partitions")
+    return Said(f"topic {topic} of stream {stream} has {counted(count, 'more partition')}")
 
 
 @partition.command("delete")
@@ -231,7 +251,7 @@ async def delete_partitions(
 ) -> Said:
     """Delete the last COUNT partitions with everything in them."""
     await client.delete_partitions(stream, topic, count)
-    return Said(f"topic {topic} of stream {stream} has {count} partitions less")
+    return Said(f"topic {topic} of stream {stream} has lost {counted(count, 'partition')}")
 
 
 @click.group(cls=Noun)
@@ -246,6 +266,33 @@ def segment() -> None:
 async def delete_segments(
     client: BorzoiClient, stream: Identifier, topic: Identifier, partition: int, count: int
 ) -> Said:
-    """Delete the COUNT oldest closed segments."""
+    """Delete the COUNT oldest closed segments, except what committed offsets protect."""
+    before = await _partition_info(client, stream, topic, partition)
     await client.delete_segments(stream, topic, partition, count)
-    return Said(f"the oldest segments of partition {partition} are deleted")
+    after = await _partition_info(client, stream, topic, partition)
+    segments = max(0, before.segments_count - after.segments_count)
+    messages = max(0, before.messages_count - after.messages_count)
+    about = {"segments": segments, "messages": messages}
+    place = f"partition {partition} of {stream}/{topic}"
+    if not segments:
+        return Said(
+            f"nothing is deleted: {place} has {counted(after.segments_count, 'segment')}; the"
+            " active one and those with messages that consumers have not read stay",
+            about,
+        )
+    deleted = f"{counted(segments, 'segment')} with {counted(messages, 'message')}"
+    return Said(f"{place} has lost {deleted}", about)
+
+
+async def _partition_info(
+    client: BorzoiClient, stream: Identifier, topic: Identifier, partition: int
+) -> PartitionInfo:
+    found("stream", stream, await client.get_stream(stream))
+    details: TopicDetails = found("topic", topic, await client.get_topic(stream, topic))
+    for one in details.partitions:
+        if one.id == partition:
+            return one
+    count = counted(len(details.partitions), "partition")
+    raise click.ClickException(
+        f"partition {partition} does not exist: topic {topic} of stream {stream} has {count}"
+    )

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from borzoi.client.cli.running import HELP, Noun, uses_client, uses_client_without_login
-from borzoi.client.cli.showing import Said
+from borzoi.client.cli.running import HELP, Noun, lists, uses_client, uses_client_without_login
+from borzoi.client.cli.showing import Said, Written, as_plain, toml_lines
 from borzoi.client.cli.streams import found
 from borzoi.client.client import BorzoiClient
 from borzoi.protocol.commands import SnapshotCompression, SnapshotType
 from borzoi.protocol.responses import ClientDetails, ClientInfo, ClusterMetadata, Stats
+from borzoi.terminal import IN_JSON
 
 NS_PER_MS = 1_000_000
 
@@ -38,10 +39,22 @@ async def me(client: BorzoiClient) -> ClientDetails:
 
 
 @click.command(context_settings=HELP)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "list", "json", "toml"]),
+    default="table",
+    show_default=True,
+    help="How the numbers look; a table is a list here.",
+)
 @uses_client
-async def stats(client: BorzoiClient) -> Stats:
+async def stats(client: BorzoiClient, output: str) -> Stats | Written:
     """Show the server's numbers."""
-    return await client.get_stats()
+    found = await client.get_stats()
+    if output == "toml" and not click.get_current_context().params["as_json"]:
+        return Written(tuple(toml_lines(as_plain(found))))
+    click.get_current_context().meta[IN_JSON] = output == "json"
+    return found
 
 
 @click.command(context_settings=HELP)
@@ -55,6 +68,7 @@ async def stats(client: BorzoiClient) -> Stats:
 @click.option(
     "-s",
     "--type",
+    "--snapshot-types",
     "types",
     multiple=True,
     type=click.Choice([one.name.lower() for one in SnapshotType]),
@@ -64,6 +78,7 @@ async def stats(client: BorzoiClient) -> Stats:
 @click.option(
     "-o",
     "--output",
+    "--out-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=".",
     help="The directory to write the archive to.",
@@ -98,6 +113,7 @@ async def get_client(client: BorzoiClient, client_id: int) -> ClientDetails:
 
 
 @clients.command("list")
+@lists
 @uses_client
 async def list_clients(client: BorzoiClient) -> Sequence[ClientInfo]:
     """Show all clients."""

@@ -1,10 +1,12 @@
 """`borzoi user` and `borzoi pat`."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from borzoi.client.cli.choosing import place_of
 from borzoi.client.cli.parameters import (
     GLOBAL_PERMISSIONS,
     IDENTIFIER,
@@ -12,13 +14,15 @@ from borzoi.client.cli.parameters import (
     expiry_argument,
     permissions,
 )
-from borzoi.client.cli.running import VERBS, Noun, uses_client
+from borzoi.client.cli.running import VERBS, Noun, given_options, lists, uses_client
 from borzoi.client.cli.showing import Said
 from borzoi.client.cli.streams import found
+from borzoi.client.cli.tokens import Tokens
 from borzoi.client.client import BorzoiClient
-from borzoi.protocol.identifiers import Identifier
+from borzoi.protocol.identifiers import U64_MAX, Identifier
 from borzoi.protocol.permissions import GlobalPermissions, StreamPermissions, UserStatus
 from borzoi.protocol.responses import RawToken, TokenInfo, UserDetails, UserInfo
+from borzoi.quantities import SECOND
 
 STATUSES = [status.name.lower() for status in UserStatus]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -50,7 +54,9 @@ def grants(command: Command) -> Command:
     return command
 
 
-@click.group(cls=Noun, short=VERBS | {"n": "name", "s": "status", "pwd": "password"})
+@click.group(
+    cls=Noun, short=VERBS | {"n": "name", "s": "status", "pwd": "password", "p": "permissions"}
+)
 def user() -> None:
     """Users, their passwords and permissions."""
 
@@ -99,6 +105,7 @@ async def get_user(client: BorzoiClient, user: Identifier) -> UserDetails:
 
 
 @user.command("list")
+@lists
 @uses_client
 async def list_users(client: BorzoiClient) -> Sequence[UserInfo]:
     """Show all users."""
@@ -166,10 +173,18 @@ def pat() -> None:
 @pat.command("create")
 @click.argument("name")
 @expiry_argument("never")
+@click.option("-s", "--store-token", is_flag=True, help="Keep it for --token-name NAME instead.")
 @uses_client
-async def create_token(client: BorzoiClient, name: str, expiry: int) -> RawToken:
+async def create_token(
+    client: BorzoiClient, name: str, expiry: int, store_token: bool
+) -> RawToken | Said:
     """Create a token and show it, once. EXPIRY is like `1h 30m` or `never`."""
-    return await client.create_personal_access_token(name, expiry=expiry)
+    made = await client.create_personal_access_token(name, expiry=expiry)
+    if not store_token:
+        return made
+    server = place_of(given_options(**click.get_current_context().params))
+    until = None if expiry == U64_MAX else time.time() + expiry / SECOND
+    return Said(f"token {name} is in {Tokens().keep(server, made.token, name, until, name)}")
 
 
 @pat.command("delete")
@@ -182,6 +197,7 @@ async def delete_token(client: BorzoiClient, name: str) -> Said:
 
 
 @pat.command("list")
+@lists
 @uses_client
 async def list_tokens(client: BorzoiClient) -> Sequence[TokenInfo]:
     """Show names and expiry times; the tokens themselves are not kept."""

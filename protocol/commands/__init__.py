@@ -3,7 +3,7 @@
 Gathered here so that handlers and clients can import any of them from one place.
 """
 
-# ruff: noqa: F401  (gathered for others)
+# ruff: noqa: F401 - gathered for others
 
 from typing import TypeAlias
 

@@ -4,6 +4,7 @@ Nine requests and eleven answers, a login of its own and two more commands. Trai
 classic layouts ignore are options here. How a batch is read is in send.py.
 """
 
+import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -84,14 +85,26 @@ _confirmations: Final = payload_codec(LAYOUTS, counted(r.SentBatch))
 
 
 def _decode_confirmation(payload: memoryview) -> r.SentBatch:
+    sent: r.SentBatch
     (sent,) = _confirmations.decode(payload)
-    return sent  # type: ignore[no-any-return]
+    return sent
+
+
+_CONFIRMATION: Final = struct.Struct("<IIIIQ")
+
+
+def encode_confirmation(stream_id: int, topic_id: int, partition_id: int, offset: int) -> bytes:
+    """A list of the partitions that were written to: one of them."""
+    # Each send is answered with one: its layout is written out here.
+    return _CONFIRMATION.pack(1, stream_id, topic_id, partition_id, offset)
 
 
 CONFIRMATION: Final = PayloadCodec(
-    _decode_confirmation, lambda sent: _confirmations.encode((sent,))
+    _decode_confirmation,
+    lambda sent: encode_confirmation(
+        sent.stream_id, sent.topic_id, sent.partition_id, sent.base_offset
+    ),
 )
-"""A list of the partitions that were written to: one of them."""
 
 _CLASSIC_ONLY: Final = (Code.LOGIN_USER, Code.LOGIN_WITH_PERSONAL_ACCESS_TOKEN)
 

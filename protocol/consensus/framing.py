@@ -1,27 +1,27 @@
-"""The consensus framing: 256 bytes before each payload, in both directions.
+"""The consensus framing: 256 bytes before each payload, in both directions (layout.py).
 
-    request   48 size u32 | 60 kind u8 = 5 | 128 client u128 | 144 request_checksum u128
-              168 request u64 | 176 operation u8 | 184 session u64 | 196 code u32
-    reply     48 size u32 | 60 kind u8 = 8 | 128 request_checksum u128 | 160 client u128
-              176 op u64 | 184 commit u64 | 200 request u64 | 208 operation u8 | 216 status u32
-
-`size` counts header and payload. All other bytes are zero, and not looked at in requests. A reply
-echoes what its request said of itself, so this machine keeps the header it has cut last: a
+A reply echoes what its request said of itself, so this machine keeps the header it has cut last: a
 connection has one request in work. Once a login has got its session number, every request but
 another login has to carry that number and the client id of the login; what does not is evicted.
 A position in a replicated log does not exist here; replies are counted instead.
 """
 
-import struct
 from typing import Final
-
-import xxhash
 
 from borzoi.protocol.consensus.evictions import (
     HEADER_SIZE,
     NO_CLIENT,
     Reason,
     eviction,
+)
+from borzoi.protocol.consensus.heads import read_request, reply_with, stamp
+from borzoi.protocol.consensus.layout import (
+    BEGINNING,
+    CLASSIC_HEADER_AT,
+    FIELDS,
+    FIELDS_AT,
+    NOT_STAMPED,
+    REQUEST,
 )
 from borzoi.protocol.consensus.operations import (
     CODE_OF,
@@ -55,18 +55,8 @@ from borzoi.protocol.framing import (
 )
 from borzoi.protocol.responses.polled import POLLED_HEADER
 
-REQUEST: Final = 5
-REPLY: Final = 8
-FIELDS_AT: Final = 48
 ZEROS: Final = bytes(FIELDS_AT)
-FIELDS: Final = struct.Struct("<I8xB67x16s16s8xQB7xQ4xI")
-REPLY_LAYOUT: Final = struct.Struct("<48xI8xB67x16s16x16sQQ8xQB7xI36x")
-NOT_STAMPED: Final = bytes(16)
 NO_SESSION: Final = 0
-STAMP: Final = struct.Struct("<QQ")
-
-# The last bytes of a header are reserved. What a framing has to leave before a payload fits there.
-CLASSIC_HEADER_AT: Final = HEADER_SIZE - REQUEST_HEADER.size
 
 _fields: Final = FIELDS.unpack_from
 _leave_classic_header: Final = REQUEST_HEADER.pack_into
@@ -89,6 +79,17 @@ def may_begin(present: memoryview) -> bool:
     """
     zeros = min(len(present), FIELDS_AT)
     return present[:zeros] == ZEROS[:zeros]
+
+
+def is_filled(present: memoryview) -> bool:
+    """Whether such a header begins the first bytes whose checksums are not zero.
+
+    No client known fills them. Only to be asked of what begins no classic frame either.
+    """
+    if len(present) < FIELDS_AT + BEGINNING.size:
+        return False
+    size, kind = BEGINNING.unpack_from(present, FIELDS_AT)
+    return bool(size >= HEADER_SIZE and kind == REQUEST)
 
 
 class ConsensusFraming:
@@ -132,32 +133,12 @@ class ConsensusFraming:
 
     def whole(self, view: memoryview, start: int, end: int) -> int:
         """The code of the one frame that fills these bytes exactly, otherwise NOT_WHOLE."""
-        if end - start < HEADER_SIZE:
-            return NOT_WHOLE
-        size, kind, client, checksum, request, operation, session, code = _fields(
-            view, start + FIELDS_AT
-        )
-        if size != end - start or kind != REQUEST:
-            return NOT_WHOLE
-        if operation != QUERY:
-            code = CODE_OF[operation]
-            if code == NO_CODE or not (
-                checksum == NOT_STAMPED
-                or operation not in STAMPED
-                or _fits(checksum, view[start + HEADER_SIZE : end])
-            ):
-                return NOT_WHOLE
-        elif code in LOGINS_IN_QUERIES:
-            return NOT_WHOLE
-        if operation != REGISTER and not self._is_of_session(session, client):
-            return NOT_WHOLE
-        self.client = client
-        self._checksum = checksum
-        self.request = request
-        self.operation = operation
         # Whole frames are looked for in receive blocks only, which can be written.
-        _leave_classic_header(view, start + CLASSIC_HEADER_AT, size - HEADER_SIZE + CODE_SIZE, code)
-        return code  # type: ignore[no-any-return]
+        found = read_request(view, start, end, self._bound_session, self._bound_client)
+        if found is None:
+            return NOT_WHOLE
+        code, self.client, self._checksum, self.request, self.operation = found
+        return code
 
     def cut(self, view: memoryview, start: int, end: int) -> Cut:
         """What begins at `start`; bytes end at `end`."""
@@ -179,7 +160,7 @@ class ConsensusFraming:
         if present < size:
             return Need(size, code)
         payload = view[start + HEADER_SIZE : start + size]
-        if checksum != NOT_STAMPED and operation in STAMPED and not _fits(checksum, payload):
+        if checksum != NOT_STAMPED and operation in STAMPED and checksum != stamp(payload):
             return Refused(size, self._reply(0, InvalidFormat.status))
         if not view.readonly:
             _leave_classic_header(
@@ -225,19 +206,30 @@ class ConsensusFraming:
         if status == Unauthenticated.status and operation != QUERY:
             return eviction(self.client, Reason.NO_SESSION)
         if HAS_SECTION[operation]:
-            return self._reply(REFUSAL.size) + REFUSAL.pack(1, 0, status)
+            return self._reply(REFUSAL.size, beginning=REFUSAL.pack(1, 0, status))
         return self._reply(0, status)
 
     def success(self, size: int) -> bytes:
         """What stands before a payload of `size` bytes."""
         if HAS_SECTION[self.operation]:
-            return self._reply(len(SUCCEEDED) + size) + SUCCEEDED
+            return self._reply(len(SUCCEEDED) + size, beginning=SUCCEEDED)
         return self._reply(size)
+
+    def answer(self, payload: bytes) -> bytes:
+        """A whole response."""
+        operation = self.operation
+        if HAS_SECTION[operation]:
+            payload = SUCCEEDED + payload
+        # Written out here, because it runs for nearly every request.
+        self._count = count = self._count + 1
+        return reply_with(
+            len(payload), self._checksum, self.client, count, self.request, operation, 0, payload
+        )
 
     def polled(self, partition_id: int, current_offset: int, count: int, size: int) -> bytes:
         """What stands before the messages of a poll, `size` bytes."""
-        header = self._reply(_POLLED_SIZE + size)
-        return header + POLLED_HEADER.pack(partition_id, current_offset, count)
+        header = POLLED_HEADER.pack(partition_id, current_offset, count)
+        return self._reply(_POLLED_SIZE + size, beginning=header)
 
     def parting(self, status: int) -> bytes:
         """What is said before the broker closes the connection between two answers.
@@ -249,26 +241,16 @@ class ConsensusFraming:
         stale = status == StaleClient.status
         return eviction(self.client, Reason.STALE_CLIENT if stale else Reason.NO_SESSION)
 
-    def _reply(self, size: int, status: int = 0) -> bytes:
+    def _reply(self, size: int, status: int = 0, beginning: bytes = b"") -> bytes:
+        """The header of a reply with `size` bytes behind it, and the first of these."""
         self._count = count = self._count + 1
-        return REPLY_LAYOUT.pack(
-            HEADER_SIZE + size,
-            REPLY,
+        return reply_with(
+            size,
             self._checksum,
             self.client,
-            count,
             count,
             self.request,
             self.operation,
             status,
+            beginning,
         )
-
-
-def _fits(checksum: bytes, payload: memoryview) -> bool:
-    """Whether the stamp of a request is the hash of its payload."""
-    return checksum == stamp(payload)
-
-
-def stamp(payload: bytes | memoryview) -> bytes:
-    """The hash of a payload as the request_checksum carries it."""
-    return STAMP.pack(xxhash.xxh3_64_intdigest(payload), 0)

@@ -37,6 +37,9 @@ JAVA_0_6: Final = ("0.6.30", "java-sdk")
 
 LENGTHS_AT: Final = 48  # of user headers and payload, in heads of 56 and 64 bytes
 CONTROL_CHARACTERS: Final = frozenset(range(32)) | {127}
+LOOKED_AT_MAX: Final = 16
+"""Messages of a send that tell its generation; a send may hold millions, and is decoded after."""
+
 COMPRESSIONS: Final = frozenset({1, 2})
 
 
@@ -166,9 +169,9 @@ def _sent_with_index(payload: memoryview, index_at: int) -> str | None:
 
 
 def _tiles(messages: memoryview) -> bool:
-    """Whether these bytes are messages of SDK 0.6, to the last one."""
+    """Whether these bytes begin with messages of SDK 0.6, the first few or all of them."""
     at = 0
-    while at < len(messages):
+    for _ in range(LOOKED_AT_MAX):
         payload_at = at + OLD_SENT_HEADER.size
         if payload_at > len(messages):
             return False
@@ -177,9 +180,11 @@ def _tiles(messages: memoryview) -> bool:
             return False
         (payload_size,) = U32.unpack_from(messages, payload_at)
         at = payload_at + U32.size + payload_size
-        if payload_size == 0:
+        if payload_size == 0 or at > len(messages):
             return False
-    return at == len(messages) > 0
+        if at == len(messages):
+            break
+    return True
 
 
 SHAPES: Final[Mapping[int, Callable[[memoryview], str | None]]] = {

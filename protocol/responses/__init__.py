@@ -4,7 +4,7 @@ Gathered here so that handlers and clients can import any of them from one place
 does not exist is None and travels as an empty payload; a list is its items back to back.
 """
 
-# ruff: noqa: F401  (gathered for others)
+# ruff: noqa: F401 - gathered for others
 
 from borzoi.protocol.responses.clients import (
     ClientDetails,

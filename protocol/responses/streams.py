@@ -1,7 +1,7 @@
 """Answers about streams; what a stream consists of can be imported from here as well.
 
-The official clients read until the end of the payload and compare with the count in front, so
-a count must equal the number of entries and no byte may follow. Sizes are whole messages:
+The official clients read until the end of the payload and compare with the count in front. So a
+count must equal the number of entries, and no byte may follow. Sizes are whole messages:
 headers, payloads and user headers, without indexes. Times are microseconds since 1970.
 """
 

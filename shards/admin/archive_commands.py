@@ -7,6 +7,7 @@ is ever changed from here.
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -39,7 +40,7 @@ from borzoi.storage.encryption_key import KeyRefused
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.wal import WalDamaged
-from borzoi.terminal import say, say_json
+from borzoi.terminal import in_json, json_option, say, say_json
 
 FAILED: Final = 1
 NOT_ARCHIVED: Final = (
@@ -97,11 +98,16 @@ def ls(config_path: Path | None, path: Path | None, as_json: bool) -> None:
     try:
         config, store = _open(config_path, path)
         states = archived_states(store)
+        if not states:
+            raise CannotRestore(
+                f"{store.name} holds no archive: a broker makes one there with"
+                " data_maintenance.archiver.enabled and system.backup.path"
+            )
         state = _newest_state(config, store)
         rows = [_row(store, state, one) for one in archived_lives(store)]
     except PROBLEMS as error:
         _fail(error)
-    if as_json:
+    if as_json or in_json():
         for one in states:
             say_json(msgspec.json.encode({"metadata_entry": one.entry}))
         for row in rows:
@@ -119,6 +125,7 @@ def ls(config_path: Path | None, path: Path | None, as_json: bool) -> None:
 @archive.command("verify")
 @place_options
 @choice_options
+@json_option
 def verify_command(
     config_path: Path | None,
     path: Path | None,
@@ -134,6 +141,9 @@ def verify_command(
         found = verify(store, chosen, lambda line: say(line, err=True))
     except PROBLEMS as error:
         _fail(error)
+    if in_json():
+        say_json(msgspec.json.encode({"archive": store.name, **found._asdict()}))
+        sys.exit(FAILED if found.damaged else 0)
     say(
         f"{store.name}: {found.segments} segments and {found.states} states of the metadata,"
         f" {found.size_bytes} bytes, {found.damaged} damaged"
@@ -155,6 +165,7 @@ def verify_command(
     "--skip-damaged", is_flag=True, help="Leave damaged segments and offsets out, with a word."
 )
 @click.option("--entry", type=int, help="The metadata as of this entry of its log, or before.")
+@json_option
 def restore_command(
     config_path: Path | None,
     path: Path | None,
@@ -181,11 +192,14 @@ def restore_command(
             selection,
             entry,
             system,
-            say,
+            partial(say, err=in_json()),
             skip_damaged=skip_damaged,
         )
     except PROBLEMS as error:
         _fail(error)
+    if in_json():
+        say_json(msgspec.json.encode({"directory": str(into), **done._asdict()}))
+        return
     say(
         f"{into}: metadata up to entry {done.entry}, {done.partitions} partitions,"
         f" {done.segments} segments, {done.size_bytes} bytes"
@@ -202,7 +216,11 @@ def _open(config_path: Path | None, path: Path | None) -> tuple[Config, ArchiveS
 
 
 def _fail(error: Exception) -> Any:
-    say(f"borzoi: {error}", err=True)
+    if in_json():
+        about = {"name": type(error).__name__, "message": f"{error}"}
+        say_json(msgspec.json.encode({"error": about}), err=True)
+    else:
+        say(f"borzoi: {error}", err=True)
     sys.exit(FAILED)
 
 

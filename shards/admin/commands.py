@@ -8,8 +8,10 @@ standard error. That line says what was found and what is needed.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 import borzoi
-from borzoi.shards.admin.config_option import config_option, load_named
+from borzoi.shards.admin.config_option import config_option, load_named, strict_option
 from borzoi.shards.nursery.process import NurseryProcess, start_nursery
-from borzoi.terminal import VisibleErrors, VisibleGroup, say, say_json
+from borzoi.terminal import VisibleErrors, VisibleGroup, in_json, json_option, say, say_json
 
 if TYPE_CHECKING:
-    from borzoi.shards.config import ConfigError, Loaded
+    from borzoi.shards.config import Config, ConfigError, Loaded
 
 CONFIG_ERROR: Final = 1
 
@@ -36,7 +38,8 @@ def serve_parameters(command: Command) -> Command:
         click.option(
             "--with-default-root-credentials",
             is_flag=True,
-            help="Use iggy/iggy for root where the environment says nothing.",
+            help="Use iggy/iggy for root where the environment says nothing, and keep it where"
+            " others can connect.",
         ),
         click.option("-f", "--fresh", is_flag=True, help="Delete all data before starting."),
         click.option(
@@ -46,6 +49,7 @@ def serve_parameters(command: Command) -> Command:
             show_default=True,
             help="Kept for compatibility; the file is the only provider.",
         ),
+        strict_option,
         config_option,
     ):
         command = option(command)
@@ -59,6 +63,12 @@ def main() -> None:
 
 
 @main.command()
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="How log lines and the greeting look; instead of system.logging.json.",
+)
+@json_option
 @serve_parameters
 def serve(**parameters: Any) -> None:
     """Run the broker until SIGTERM, SIGINT or the end of its terminal.
@@ -67,7 +77,9 @@ def serve(**parameters: Any) -> None:
     start or go on. It is 4 if a shard could not write or sync everything, and 5 if a shard was
     killed or died during the stop.
     """
-    sys.exit(run_broker(shares_port=False, **parameters))
+    if in_json():
+        parameters["log_format"] = "json"
+    sys.exit(run_broker(shares_port=False, greets=True, **parameters))
 
 
 @click.command(cls=VisibleErrors, context_settings={"help_option_names": ["-h", "--help"]})
@@ -153,7 +165,7 @@ def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: st
         findings = check_data(directory, Files(), repair=repair, key=key)
     except ConfigError as error:
         sys.exit(report(error))
-    if json_wanted:
+    if json_wanted or in_json():
         say_json(as_json(str(directory), findings))
     else:
         for line in text_lines(str(directory), findings):
@@ -170,8 +182,6 @@ def compression_command(directory: Path, json_wanted: bool) -> None:
     Sizes are those of the segments that are compressed; those that are not are only counted.
     """
     # Imported here: nothing else of the command line needs it.
-    import json
-
     from borzoi.shards.config import ConfigError
     from borzoi.shards.directory.used_layout import layout_of
     from borzoi.storage.files import Files
@@ -181,7 +191,7 @@ def compression_command(directory: Path, json_wanted: bool) -> None:
         found = list(topic_ratios(layout_of(directory), Files()))
     except OSError as error:
         sys.exit(report(ConfigError(f"{directory} cannot be read: {error}")))
-    if json_wanted:
+    if json_wanted or in_json():
         say_json(json.dumps([one.as_json() for one in found], indent=2))
     else:
         for line in ratio_lines(found):
@@ -194,12 +204,16 @@ def config() -> None:
 
 
 @config.command()
+@json_option
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def check(file: Path) -> None:
     """Check FILE strictly: unknown keys count as errors."""
     from borzoi.shards.config import check_file
 
     problems = check_file(file)
+    if in_json():
+        say_json(json.dumps({"file": str(file), "problems": problems}))
+        sys.exit(CONFIG_ERROR if problems else 0)
     for problem in problems:
         say(f"borzoi: {file}: {problem}", err=True)
     if problems:
@@ -208,6 +222,7 @@ def check(file: Path) -> None:
 
 
 @config.command()
+@json_option
 def show() -> None:
     """Print the effective configuration as TOML, secrets masked."""
     from borzoi.shards.config import render_toml
@@ -215,6 +230,9 @@ def show() -> None:
     loaded = load_or_exit(None)
     for warning in loaded.warnings:
         say(f"borzoi: {warning}", err=True)
+    if in_json():
+        say_json(json.dumps(tomllib.loads(render_toml(loaded.config)), indent=2))
+        return
     for line in render_toml(loaded.config).removesuffix("\n").split("\n"):
         say(line)
 
@@ -236,9 +254,13 @@ def _run_with(
     fresh: bool,
     with_default_root_credentials: bool,
     follower: bool,
+    strict: bool,
     shares_port: bool,
+    greets: bool = False,
+    log_format: str | None = None,
 ) -> int:
-    loaded = load_or_exit(config_path)
+    loaded = load_or_exit(config_path, strict=strict)
+    config = loaded.config if log_format is None else _with_log_format(loaded.config, log_format)
     warnings = loaded.warnings
     if config_provider != "file":
         warnings += (f"--config-provider {config_provider!r} is ignored: there is only the file",)
@@ -252,27 +274,40 @@ def _run_with(
         default_root_credentials=with_default_root_credentials,
         follower=follower,
         shares_port=shares_port,
+        greets=greets,
         sources=loaded.sources,
         environ=loaded.environ,
     )
     try:
-        return run(loaded.config, warnings, options, nursery)
+        return run(config, warnings, options, nursery)
     except ConfigError as error:
         # CPUs, memory and the root account are looked at when the broker starts, not before.
         return report(error)
 
 
-def load_or_exit(config_path: Path | None) -> Loaded:
+def _with_log_format(config: Config, log_format: str) -> Config:
+    import msgspec
+
+    lines = msgspec.structs.replace(config.system.logging, json=log_format == "json")
+    system = msgspec.structs.replace(config.system, logging=lines)
+    return msgspec.structs.replace(config, system=system)
+
+
+def load_or_exit(config_path: Path | None, *, strict: bool = False) -> Loaded:
     """Returns the configuration; a mistake in it is printed and ends the process."""
     from borzoi.shards.config import ConfigError
 
     try:
-        return load_named(config_path)
+        return load_named(config_path, strict=strict)
     except ConfigError as error:
         sys.exit(report(error))
 
 
 def report(error: ConfigError) -> int:
     """Prints a mistake in the configuration; returns the exit code for it."""
-    say(f"borzoi: {error}", err=True)
+    if click.get_current_context(silent=True) is not None and in_json():
+        about = {"name": "ConfigError", "message": f"{error}", "problems": error.problems}
+        say_json(json.dumps({"error": about}), err=True)
+    else:
+        say(f"borzoi: {error}", err=True)
     return CONFIG_ERROR

@@ -18,8 +18,15 @@ config_option = click.option(
     help="The TOML file, instead of the one IGGY_CONFIG_PATH names.",
 )
 
+strict_option = click.option(
+    "--strict/--no-strict",
+    default=False,
+    envvar="BORZOI_STRICT",
+    help="An unknown key or IGGY_ variable stops the start, instead of a warning.",
+)
 
-def load_named(config_path: Path | None) -> Loaded:
+
+def load_named(config_path: Path | None, *, strict: bool = False) -> Loaded:
     """The configuration with this file, or with the one that is found; raises ConfigError."""
     # Imported here: it takes longer than the start of the nursery may wait (main.py).
     from borzoi.shards.config import load_config
@@ -28,4 +35,4 @@ def load_named(config_path: Path | None) -> Loaded:
     environ = dict(os.environ)
     if config_path is not None:
         environ[CONFIG_PATH] = str(config_path.absolute())
-    return load_config(environ, Path.cwd())
+    return load_config(environ, Path.cwd(), strict=strict)

@@ -89,7 +89,7 @@ def give_up(transport: asyncio.Transport) -> None:
     """End the connection, and let the kernel throw away what the peer has not taken.
 
     Otherwise the kernel goes on offering it, megabytes for each peer, long after the connection
-    has ended, and a peer that does not read never learns of the end.
+    has ended. A peer that does not read would never learn of the end.
     """
     if unsent_bytes(transport):
         connected = transport.get_extra_info("socket")

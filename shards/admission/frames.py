@@ -1,6 +1,6 @@
 """Which frames of a client are taken in: the bounds of a connection, and the decision.
 
-Pure. The length of a frame is known before its body has come, so nothing is ever reserved for one
+Pure. The length of a frame is known before its body has come. So nothing is ever reserved for one
 that is too long, or that needs a login before it may be sent.
 """
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import InvalidCommand
+from borzoi.quantities import seconds
+from borzoi.shards.settings.schema import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,24 @@ class ConnectionLimits:
     frame_timeout_s: float
     write_timeout_s: float
     read_rate_min: int
+
+    def admitted_at_any_time(self, window_size: int) -> int:
+        """Frames up to here are admitted with every code, before and after the login."""
+        own = (self.frame_size_max_before_login, self.control_frame_size_max, self.frame_size_max)
+        return min(*own, window_size)
+
+
+def connection_limits(limits: Limits) -> ConnectionLimits:
+    """As the configuration says."""
+    return ConnectionLimits(
+        limits.frame_size_max,
+        limits.control_frame_size_max,
+        limits.frame_size_max_before_login,
+        seconds(limits.login_timeout),
+        seconds(limits.frame_timeout),
+        seconds(limits.write_timeout),
+        limits.read_rate_min,
+    )
 
 
 def refusal(

@@ -1,9 +1,9 @@
 """Who has how many of a shard's connections: by address before the login, by user after it.
 
 Connections are `Shares`: a taker has at most CONNECTIONS_WEIGHT times what is free, as far as the
-settings leave it at that, so that no address and no user ever has all of them. Whether one more is
-let in is asked of its address and of all users who are logged in from there, since who comes next
-is most likely one of them. Once a connection is in, it stays, also when a user logs in on it: it
+settings leave it at that. So no address and no user ever has all of them. Whether one more is let
+in is asked of its address and of all users who are logged in from there: the next one is most
+likely theirs. Once a connection is in, it stays, also when a user logs in on it: it
 only counts for another taker then.
 
 Connections without a login have places of their own, `before_login`. No connection is refused for

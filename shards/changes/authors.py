@@ -1,8 +1,8 @@
 """Who proposes a change, and whether that one still may, when its turn has come. Pure.
 
-A handler checks a permission on its own shard; by the time shard 0 gets to the command the
-permission may be withdrawn, the user removed, its id given to another user, and a name may lead
-to another stream. So shard 0 asks again, on the state that the command is decided on: nothing of
+A handler checks a permission on its own shard. When shard 0 gets to the command, the permission
+may be withdrawn, the user removed, or its id given to another user; a name may lead to another
+stream. So shard 0 asks again, on the state that the command is decided on: nothing of
 a user follows in the log after the entry that has taken its right away.
 """
 
@@ -12,6 +12,7 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import Unauthenticated, Unauthorized
 from borzoi.protocol.permissions import UserStatus
 from borzoi.shards.changes.proposals import proposal_code
+from borzoi.shards.decisions.attaching import OF_THE_BROKER, asked_as
 from borzoi.shards.decisions.commands import DeleteExpiredTokens, SetPasswordHash
 from borzoi.shards.metadata.access import require
 from borzoi.shards.metadata.requests import RequestKey
@@ -36,7 +37,7 @@ def author_of(state: State, user_id: int, request: RequestKey | None = None) -> 
 
 def check_author(state: State, author: Author, command: Any) -> None:
     """Raise unless the author may have this command carried out now."""
-    if isinstance(command, DeleteExpiredTokens):
+    if isinstance(command, (DeleteExpiredTokens, *OF_THE_BROKER)):
         # The broker's own. It stands in root's name, who may be inactive.
         return
     user = state.users.get(author.user_id)
@@ -47,7 +48,8 @@ def check_author(state: State, author: Author, command: Any) -> None:
     if isinstance(command, SetPasswordHash) and state.find_user(command.user) is user:
         # Everybody's right, and in no table.
         return
-    require(state, user.id, Code(proposal_code(command)), *_place(state, command))
+    code = asked_as(command) or Code(proposal_code(command))
+    require(state, user.id, code, *_place(state, command))
 
 
 def _place(state: State, command: Any) -> tuple[int | None, int | None]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from borzoi.shards.changes.authors import Author
 from borzoi.shards.changes.service import Change, Proposer
+from borzoi.shards.decisions.attaching import OF_THE_BROKER
 from borzoi.shards.decisions.commands import DeleteExpiredTokens
 from borzoi.shards.loop.turns import FairTurns
 from borzoi.shares import user_taker
@@ -29,7 +30,7 @@ class FairChanges:
 
     async def propose(self, command: Any, author: Author) -> Change:
         """Have a command carried out when it is its author's turn."""
-        is_ours = isinstance(command, DeleteExpiredTokens)
+        is_ours = isinstance(command, (DeleteExpiredTokens, *OF_THE_BROKER))
         taker = THE_BROKER if is_ours else user_taker(author.user_id)
         async with self._turns.turn(taker, is_paced=not is_ours):
             return await self._proposer.propose(command, author)

@@ -28,6 +28,13 @@ from borzoi.protocol.commands.topics import (
 )
 from borzoi.protocol.commands.users import DeleteUser, UpdatePermissions, UpdateUser
 from borzoi.protocol.errors import InvalidCommand
+from borzoi.shards.decisions.attaching import (
+    CreateAttachedTopic,
+    FlagPartitions,
+    JoinBridgeGroup,
+    LeaveBridgeGroup,
+    SetCursors,
+)
 from borzoi.shards.decisions.commands import CreateHashedUser, CreateToken, SetPasswordHash
 from borzoi.shards.metadata.requests import RequestKey
 
@@ -54,6 +61,12 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     Code.CHANGE_PASSWORD: SetPasswordHash,
     Code.CREATE_PERSONAL_ACCESS_TOKEN: CreateToken,
     Code.DELETE_PERSONAL_ACCESS_TOKEN: DeletePersonalAccessToken,
+    # Of Liftbridge: no client of Iggy sends these, so the numbers lie above all codes.
+    0x1_0001: CreateAttachedTopic,
+    0x1_0002: FlagPartitions,
+    0x1_0003: SetCursors,
+    0x1_0004: JoinBridgeGroup,
+    0x1_0005: LeaveBridgeGroup,
 }
 CODES: Final = {command: code for code, command in COMMANDS.items()}
 

@@ -60,6 +60,11 @@ class MetadataService:
         """The last entry of the log that the state knows of."""
         return self._copy.applied_index
 
+    @property
+    def version(self) -> int:
+        """What `refresh_version` returned last: the state is at least as new."""
+        return self._version
+
     def refresh(self) -> State:
         """The state with everything that was committed before this call."""
         if self.published_version[0] != self._version:

@@ -33,6 +33,7 @@ from borzoi.shards.changes.proposals import (
 )
 from borzoi.shards.changes.requests import Barrier, Propose
 from borzoi.shards.changes.service import Change, publish_log
+from borzoi.shards.decisions.attaching import CreateAttachedTopic
 from borzoi.shards.decisions.commands import CreateHashedUser
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.tasks import Tasks
@@ -301,7 +302,7 @@ def _new_id(state: State, command: Any) -> int:
     match command:
         case CreateStream(name):
             return state.stream_names[name]
-        case CreateTopic(stream=stream, name=name):
+        case CreateTopic(stream=stream, name=name) | CreateAttachedTopic(stream=stream, name=name):
             return state.stream(stream).topic_names[name]
         case CreateHashedUser(username=username):
             return state.usernames[username]

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from borzoi.shards.config.tree import Leaf, Path, SubTable, key_text, nodes_of
-from borzoi.shards.settings.errors import nearest
+from borzoi.shards.settings.errors import asks_for_protection, nearest
 from borzoi.shards.settings.kinds import Kind, TomlValue
 from borzoi.shards.settings.schema import Config, Table
 
@@ -30,10 +30,26 @@ ESCAPES: Final = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\t"
 
 @dataclass
 class Findings:
-    """What reading complains about. `unknown` never stops a boot, `problems` always does."""
+    """What reading complains about. `problems` always stop a boot, `unknown` only a strict one.
+
+    `unprotected` stops it too: unknown names that are nearly those of a protection.
+    """
 
     unknown: list[str] = field(default_factory=list)
+    unprotected: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+    def does_not_know(self, what: str, name: str, guess: str, *, quoted: bool = True) -> None:
+        """Notes a name that no setting has, and the nearest one that there is."""
+        shown, meant = (repr(name), repr(guess)) if quoted else (name, guess)
+        if asks_for_protection(name, guess):
+            self.unprotected.append(
+                f"unknown {what} {shown}: it would leave something unprotected; {meant} is meant"
+            )
+        else:
+            self.unknown.append(
+                f"unknown {what} {shown} is ignored, the nearest known one is {meant}"
+            )
 
 
 def read_document(document: dict[str, object], findings: Findings) -> Settings:
@@ -53,9 +69,7 @@ def _read_table(
             # One report for an unknown table, not one for each key in it.
             guess = key_text((*path, nearest(name, nodes)))
             what = "table" if isinstance(value, dict) else "key"
-            findings.unknown.append(
-                f"unknown {what} {key_text(here)!r} is ignored, the nearest known one is {guess!r}"
-            )
+            findings.does_not_know(what, key_text(here), guess)
         elif isinstance(node, Leaf):
             try:
                 settings[name] = node.kind.read(value)

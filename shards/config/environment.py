@@ -54,7 +54,7 @@ def apply_environment(
         if not environ[name] or name in OTHER_NAMES or name.startswith(OTHER_PREFIXES):
             continue
         if name not in names:
-            findings.unknown.append(_unknown(name))
+            _note_unknown(name, findings)
             continue
         path, leaf = names[name]
         try:
@@ -74,12 +74,10 @@ def displays_config(environ: Mapping[str, str]) -> bool:
     return environ.get("IGGY_DISPLAY_CONFIG", "1").lower() in ("1", "true", "")
 
 
-def _unknown(name: str) -> str:
-    text = f"unknown variable {name} is ignored, the nearest known one is "
-    text += nearest(name, environment_names())
-    if LONG_INDEX.search(name):
-        text += f" (indexes go from {ENV_INDEXES[0]} to {ENV_INDEXES[-1]})"
-    return text
+def _note_unknown(name: str, findings: Findings) -> None:
+    findings.does_not_know("variable", name, nearest(name, environment_names()), quoted=False)
+    if LONG_INDEX.search(name) and findings.unknown:
+        findings.unknown[-1] += f" (indexes go from {ENV_INDEXES[0]} to {ENV_INDEXES[-1]})"
 
 
 def _put(settings: Settings, path: Path, value: object) -> bool:

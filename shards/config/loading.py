@@ -43,14 +43,21 @@ class Loaded:
 
 
 def load_config(
-    environ: Mapping[str, str], cwd: Path, *, available_cpus: Sequence[int] | None = None
+    environ: Mapping[str, str],
+    cwd: Path,
+    *,
+    available_cpus: Sequence[int] | None = None,
+    strict: bool = False,
 ) -> Loaded:
-    """The effective configuration. ConfigError, with all problems, when it cannot be used."""
+    """The effective configuration. ConfigError, with all problems, when it cannot be used.
+
+    An unknown name is a problem where it nearly names a protection, and with `strict` everywhere.
+    """
     warnings: list[str] = []
     sources = ["defaults"]
     environ = _with_dotenv(environ, cwd, warnings, sources)
     findings = Findings()
-    document = _read_config_file(environ, cwd, warnings, sources)
+    document = _read_config_file(environ, cwd, sources)
     settings = read_document(document, findings)
     used = apply_environment(environ, settings, findings)
     if used:
@@ -58,6 +65,9 @@ def load_config(
     config = build_config(settings, findings)
     if config is None or findings.problems:
         raise ConfigError(findings.problems)
+    unknown = [text.replace(" is ignored,", ":") for text in findings.unknown if strict]
+    if findings.unprotected or unknown:
+        raise ConfigError(findings.unprotected + unknown)
     warnings += findings.unknown
     config = _settle_durability(config, warnings)
     cpus = sorted(os.sched_getaffinity(0)) if available_cpus is None else available_cpus
@@ -75,7 +85,7 @@ def check_file(path: Path, *, available_cpus: Sequence[int] | None = None) -> li
     except ConfigError as error:
         return list(error.problems)
     config = build_config(read_document(document, findings), findings)
-    found = findings.problems + findings.unknown
+    found = findings.problems + findings.unprotected + findings.unknown
     if config is not None:
         cpus = sorted(os.sched_getaffinity(0)) if available_cpus is None else available_cpus
         found += broken_rules(config, cpus)
@@ -106,7 +116,7 @@ def _with_dotenv(
     path = _find(wanted or DEFAULT_ENV_NAME, cwd)
     if path is None:
         if wanted:
-            warnings.append(f"{ENV_PATH} names {wanted!r}, which does not exist")
+            raise _missing(ENV_PATH, wanted, cwd)
         return environ
     variables, bad_lines = parse_dotenv(_read_text(path))
     warnings += [f"{path}:{number} is no assignment and is ignored" for number in bad_lines]
@@ -115,16 +125,22 @@ def _with_dotenv(
 
 
 def _read_config_file(
-    environ: Mapping[str, str], cwd: Path, warnings: list[str], sources: list[str]
+    environ: Mapping[str, str], cwd: Path, sources: list[str]
 ) -> dict[str, object]:
     wanted = environ.get(CONFIG_PATH)
     path = _find(wanted or DEFAULT_CONFIG_PATH, cwd)
     if path is None:
         if wanted:
-            warnings.append(f"{CONFIG_PATH} names {wanted!r}, which does not exist: defaults apply")
+            raise _missing(CONFIG_PATH, wanted, cwd)
         return {}
     sources.append(f"file {path}")
     return _read_toml(path)
+
+
+def _missing(variable: str, wanted: str, cwd: Path) -> ConfigError:
+    """A file that is named may hold a protection: without it the broker would start bare."""
+    where = "" if Path(wanted).is_absolute() else f", neither in {cwd} nor above it"
+    return ConfigError(f"{variable} names {wanted!r}, which does not exist{where}")
 
 
 def _find(name: str, cwd: Path) -> Path | None:

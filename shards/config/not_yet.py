@@ -13,10 +13,11 @@ from borzoi.shards.config.tree import Leaf, key_text, values_of
 from borzoi.shards.settings.schema import Config
 
 NOT_YET: Final[dict[str, str]] = {
-    "http.web_ui": "there is no web page yet",
     "http.jwt.trusted_issuers": "tokens of other issuers are not accepted yet",
     "tcp.ipv6": "the family follows the address",
-    "quic": "QUIC is not served yet",
+    "quic.max_concurrent_bidi_streams": "a client has 100 streams at a time",
+    "quic.datagram_send_buffer_size": "messages come on streams, unreliable datagrams are not used",
+    "quic.socket.keepalive": "UDP has none, quic.keep_alive_interval is for that",
     "websocket.read_buffer_size": "requests are read into the receive buffers of all doors",
     "websocket.write_buffer_size": "answers are not buffered",
     "websocket.max_write_buffer_size": "limits.write_timeout and limits.read_rate_min say it",

@@ -33,6 +33,8 @@ KEY_SIZE: Final = 32
 # The largest buffer of the pool: a frame must fit into one.
 FRAME_SIZE_MAX: Final = 512 * MIB
 HEARTBEAT_TIMEOUT_MIN: Final = 2 * SECOND
+# Twice the largest message of a NATS server: a partition may have half of what is free.
+NATS_PENDING_SIZE_MIN: Final = 2 * MIB
 RESPONSE_SIZE_MAX: Final = 2**32 - 1
 SERIES_MAX: Final = 1_000_000
 PATH: Final = re.compile(r"/[!$-;=@-~]*")
@@ -48,6 +50,8 @@ STATE_DIRECTORY: Final = "state"
 
 S3: Final = "data_maintenance.archiver.s3"
 POOL: Final = "system.memory_pool"
+NATS: Final = "liftbridge.nats"
+NATS_URL: Final = re.compile(r"(?:nats|tls)://[^@/\s]+:\d{1,5}")
 
 
 class SettingRule(NamedTuple):
@@ -236,10 +240,30 @@ def _http_metrics(config: Config) -> bool:
 def _addresses(config: Config, _available: Sequence[int]) -> Iterator[str]:
     taken: dict[Address, str] = {}
     for name, text in open_doors(config).items():
+        if name == "quic":
+            # A port of UDP is another one.
+            continue
         address = parse_address(text)
         if address.port and address in taken:
             yield f"{name}.address is {text} like {taken[address]}.address: needs one of its own"
         taken.setdefault(address, name)
+
+
+def _nats(config: Config, _available: Sequence[int]) -> Iterator[str]:
+    nats = config.liftbridge.nats
+    for server in nats.servers:
+        if NATS_URL.fullmatch(server) is None:
+            shown = repr(server.rpartition("@")[2])
+            needs = "nats:// or tls://, a host and a port, no login"
+            yield f"{NATS}.servers has {shown}: needs {needs}"
+    if bool(nats.username) != bool(nats.password):
+        yield f"{NATS}.username and password: needs both of them, or neither"
+    if nats.username and nats.token:
+        yield f"{NATS}.username and token: needs one of them, not both"
+    if nats.tls.client_key_file and not nats.tls.client_cert_file:
+        yield f"{NATS}.tls.client_key_file without client_cert_file: needs both, or neither"
+    if any(server.startswith("tls://") for server in nats.servers) and not nats.tls.enabled:
+        yield f"{NATS}.servers has a tls:// address: needs {NATS}.tls.enabled"
 
 
 SWITCHES: Final[dict[str, Callable[[Config], bool]]] = {
@@ -254,12 +278,17 @@ SWITCHES: Final[dict[str, Callable[[Config], bool]]] = {
     "http": attrgetter("http.enabled"),
     "telemetry": attrgetter("telemetry.enabled"),
     POOL: attrgetter(f"{POOL}.enabled"),
+    NATS: lambda config: config.liftbridge.enabled and bool(config.liftbridge.nats.servers),
     "cluster": attrgetter("cluster.enabled"),
     "metrics": attrgetter("metrics.enabled"),
 }
 """Rules of a part that is switched off do not count; the first prefix of a key decides."""
 
-LIMITS_IN_NUMBERS: Final = tuple(name for name in Limits.__struct_fields__ if name != "plain_login")
+# Without a number, or with a meaning of its own for 0.
+OTHER_LIMITS: Final = frozenset({"plain_login", "slow_request"})
+LIMITS_IN_NUMBERS: Final = tuple(
+    name for name in Limits.__struct_fields__ if name not in OTHER_LIMITS
+)
 
 RULES: Final[tuple[SettingRule | Compared | Several, ...]] = (
     _above_zero("data_maintenance.archiver.interval"),
@@ -319,6 +348,14 @@ RULES: Final[tuple[SettingRule | Compared | Several, ...]] = (
         f"at most {ENTRIES_MAX}, or 0 for that many",
     ),
     Several("system.encryption", _encryption),
+    Several(NATS, _nats),
+    SettingRule(
+        f"{NATS}.pending_size_max",
+        lambda size: size >= NATS_PENDING_SIZE_MIN,
+        f"at least {format_size(NATS_PENDING_SIZE_MIN)}",
+        format_size,
+    ),
+    _above_zero(f"{NATS}.reconnect_interval"),
     SettingRule(
         f"{POOL}.size",
         lambda size: size >= POOL_SIZE_MIN and size % POOL_SIZE_STEP == 0,
@@ -356,6 +393,12 @@ RULES: Final[tuple[SettingRule | Compared | Several, ...]] = (
     ),
     Compared("limits.control_frame_size_max", "limits.frame_size_max", format_size),
     Compared("limits.frame_size_max_before_login", "limits.control_frame_size_max", format_size),
+    SettingRule(
+        "limits.mapped_size_max",
+        lambda size: size >= MIB,
+        f"at least {format_size(MIB)}",
+        format_size,
+    ),
     SettingRule(
         "limits.response_size_max",
         lambda size: size <= RESPONSE_SIZE_MAX,

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from borzoi.shards.settings.kinds import Kind
+from borzoi.shards.settings.kinds import Kind, choice
 from borzoi.shards.settings.schema import Config, Table
 
 # Elements of an array of tables have their index in the environment name, one digit.
@@ -60,6 +60,8 @@ def nodes_of(table: type[Table]) -> dict[str, Node]:
 
 def _node(hint: Any, *, required: bool) -> Node:
     origin = get_origin(hint)
+    if origin is Literal:
+        return Leaf(choice(*get_args(hint)), required)
     if origin is Annotated:
         return Leaf(next(mark for mark in get_args(hint) if isinstance(mark, Kind)), required)
     if origin in (Union, UnionType):

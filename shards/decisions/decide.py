@@ -11,6 +11,8 @@ permission, rest", it calls check_arguments, then looks up what the command name
 
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from borzoi.protocol.commands.groups import CreateConsumerGroup, DeleteConsumerGroup
 from borzoi.protocol.commands.sessions import DeletePersonalAccessToken
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
@@ -58,6 +60,15 @@ from borzoi.protocol.errors import (
 from borzoi.protocol.identifiers import U32_MAX, U64_MAX
 from borzoi.router.board import BOARD_SLOTS_MAX
 from borzoi.router.placement import PARTITIONS_MAX, STREAMS_MAX, TOPICS_MAX
+from borzoi.shards.decisions.attaching import (
+    AttachingCommand,
+    CreateAttachedTopic,
+    FlagPartitions,
+    JoinBridgeGroup,
+    LeaveBridgeGroup,
+    SetCursors,
+    decide_attaching,
+)
 from borzoi.shards.decisions.commands import (
     CreateHashedUser,
     CreateToken,
@@ -105,6 +116,8 @@ MetadataCommand: TypeAlias = (
     | CreateToken
     | DeletePersonalAccessToken
     | DeleteExpiredTokens
+    | CreateAttachedTopic
+    | AttachingCommand
 )
 
 
@@ -140,6 +153,8 @@ def check_arguments(command: MetadataCommand) -> None:
             _check_count(command.partitions_count, 0, PARTITIONS_PER_COMMAND_MAX)
             _check_compression(command.compression_algorithm)
             read_topic_options(command.options)
+        case CreateAttachedTopic():
+            check_arguments(command.creating)
         case UpdateTopic():
             if command.compression_algorithm != KEPT:
                 _check_compression(command.compression_algorithm)
@@ -221,6 +236,11 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - a table: one case for each command
             return entries.TokenDeleted(user.id, command.name)
         case DeleteExpiredTokens():
             return entries.ExpiredTokensDeleted()
+        case CreateAttachedTopic():
+            created = _create_topic(state, command.creating, settings)
+            return replace(created, attachment=command.attachment)
+        case FlagPartitions() | SetCursors() | JoinBridgeGroup() | LeaveBridgeGroup():
+            return decide_attaching(state, command)
         case _:
             # Not assert_never alone: commands with raw passwords come from places mypy does not
             # see.
@@ -246,7 +266,9 @@ def _update_stream(state: State, command: UpdateStream) -> Stored:
     return entries.StreamUpdated(stream.id, command.name)
 
 
-def _create_topic(state: State, command: CreateTopic, settings: MetadataSettings) -> Stored:
+def _create_topic(
+    state: State, command: CreateTopic, settings: MetadataSettings
+) -> entries.TopicCreated:
     stream = state.stream(command.stream)
     wanted = settings_of_new(command)
     max_topic_size = _topic_size(wanted.max_topic_size, wanted.segment_size, settings)
@@ -306,7 +328,7 @@ def _create_partitions(
     topic = stream.topic(command.topic)
     if topic.partitions_count + command.partitions_count > PARTITIONS_MAX:
         raise TooManyPartitions(
-            f"topic {topic.id} has {topic.partitions_count} partitions,"
+            f"topic {topic.name!r} has {topic.partitions_count} partitions,"
             f" {PARTITIONS_MAX} is the most"
         )
     _check_slots(state, command.partitions_count, settings)

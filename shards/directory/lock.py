@@ -20,8 +20,17 @@ RETRY_S: Final = 0.02
 
 
 def lock_data_directory(data: Path, timeout_s: float = LOCK_TIMEOUT_S) -> int:
-    """Make the directory if there is none, and lock it; the descriptor that holds the lock."""
-    data.mkdir(parents=True, exist_ok=True)
+    """Make the directory if there is none, and lock it; the descriptor that holds the lock.
+
+    Its parent is never made: where a disk is not mounted, the data would go to another one.
+    """
+    try:
+        data.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        raise ConfigError(
+            f"system.path is {data}: its parent {data.absolute().parent} does not exist; mount the"
+            " disk or make that directory, or name another place in IGGY_SYSTEM_PATH"
+        ) from None
     fd = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     deadline = time.monotonic() + timeout_s
     while True:

@@ -10,6 +10,7 @@ the last process of this run is gone (directory/lock.py).
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -48,12 +49,23 @@ class OpenData(NamedTuple):
 
 
 def open_data_directory(
-    config: Config, warnings: tuple[str, ...], options: ServeOptions
+    config: Config,
+    warnings: tuple[str, ...],
+    options: ServeOptions,
+    check_doors: Callable[[], None],
 ) -> OpenData | None:
-    """Lock and prepare what is below system.path; None if it must not be touched."""
+    """Lock and prepare what is below system.path; None if it must not be touched.
+
+    `check_doors` raises ConfigError if a port is taken, and is called before anything is made. In a
+    directory that exists it waits for the lock: workers of a broker that was killed hold both.
+    """
     system = config.system
     data = Path(system.path)
+    if is_new := not data.exists():
+        check_doors()
     lock_fd = lock_data_directory(data)
+    if not is_new:
+        check_doors()
     if options.fresh:
         empty_data_directory(data)
     files = Files()

@@ -1,16 +1,25 @@
-"""What the parts of a connection know of each other: the session it carries, and its framing."""
+"""What the parts of a connection know of each other: its session, its framing, its door."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from borzoi.protocol.errors import CannotReadMessage
 from borzoi.protocol.framing import Framing
 from borzoi.protocol.generations import Generation
+from borzoi.shards.faults.poison import Guard
 from borzoi.shards.serving.numbered import CarryOut
+from borzoi.shards.tallies.meters import Meters
+
+if TYPE_CHECKING:
+    from borzoi.shards.doors.tcp import Connection
 
 
 class Framed(Protocol):
     """A connection as far as its framing goes, which may change with what its client says."""
 
     framing: Framing
+
+    def unreadable(self) -> None:
+        """What the client sends is no request of any generation served."""
 
 
 class SessionOfConnection(Protocol):
@@ -46,3 +55,27 @@ class SessionOfConnection(Protocol):
 
     def closed(self) -> None:
         """The peer is gone."""
+
+
+class Connections(Protocol):
+    """Makes sessions and counts connections."""
+
+    @property
+    def guard(self) -> Guard | None:
+        """Refuses requests that kill workers; None while there are none."""
+
+    @property
+    def meters(self) -> Meters:
+        """Counts what connections carry."""
+
+    def opened(self, connection: "Connection", address: str) -> SessionOfConnection | None:
+        """A session for a new connection, or None when there are too many."""
+
+    def evicted(self, connection: "Connection") -> None:
+        """A connection is closed because its client sends no requests of a generation served."""
+
+    def damaged(self, connection: "Connection", damage: CannotReadMessage) -> None:
+        """Messages that were polled could not be converted, because their lengths are wrong."""
+
+    def lost(self, connection: "Connection") -> None:
+        """A connection has ended."""

@@ -9,7 +9,7 @@ import asyncio
 from typing import Final, Protocol
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.framing import Frame, Need, Refused
+from borzoi.protocol.framing import REQUEST_HEADER, Frame, Need, Refused
 from borzoi.protocol.generations import CLASSIC, first_generation
 from borzoi.protocol.send_target import HEAD_SIZE_MAX
 from borzoi.router.buffer import Buffer
@@ -114,18 +114,34 @@ class Intake:
         self._filled += nbytes
         if self._filled == filling.length:
             self.filling = None
-            framing = self._carrier.framing
-            frame = framing.cut(filling.view, 0, filling.length)
-            assert not isinstance(frame, Need), "a buffer is as long as its frame"
-            if isinstance(frame, Frame):
-                self._carrier.begin(frame, filling, framing.header_size)
-            else:
-                filling.release()
-                self.refused.drop(frame.answer, 0)
-                self.refused.drain(0)
+            is_whole = self.take_whole(filling)
+            assert is_whole, "a buffer is as long as its frame"
             self.go_on()
         elif self.reading.writes_in_pieces:
             self.reading.acknowledge()
+
+    def take_whole(self, filled: Buffer) -> bool:
+        """Begin the request that fills a buffer, which is ours now; False if it is no whole one."""
+        framing = self._carrier.framing
+        frame = framing.cut(filled.view, 0, filled.length)
+        if isinstance(frame, Frame):
+            self._carrier.begin(frame, filled, framing.header_size)
+            return True
+        filled.release()
+        if isinstance(frame, Need):
+            return False
+        self.refused.drop(frame.answer, 0)
+        self.refused.drain(0)
+        return True
+
+    def cut_off(self) -> None:
+        """Forget what is there of a frame: no more of it comes, because its own stream ends."""
+        if self.filling is not None:
+            self.filling.release()
+            self.filling = None
+        self.kept = b""
+        self.refused.left = 0
+        self._patience.frame_since = None
 
     def take(self, block: Buffer, start: int, nbytes: int) -> None:
         """Bytes have arrived in a receive block."""
@@ -156,10 +172,11 @@ class Intake:
                     self.reading.wait_for_turn()
                     return
                 cut = carrier.framing.cut(view, start, end)
+                if self.expects_large is None and self._is_of_another_generation(view[start:end]):
+                    continue
                 if isinstance(cut, Refused):
-                    if not self._is_of_another_generation(view[start:end]):
-                        self._refuse(cut)
-                        requests_left -= 1
+                    self._refuse(cut)
+                    requests_left -= 1
                     continue
                 if cut.code is None:
                     self._wait_for_bytes(view[start:end])
@@ -184,8 +201,9 @@ class Intake:
 
         Only these say so, and not those of a session that has moved here.
         """
-        is_first = self.expects_large is None and self._session.status_without_login is not None
-        generation = first_generation(present) if is_first else CLASSIC
+        if present.nbytes < REQUEST_HEADER.size or self._session.status_without_login is None:
+            return False
+        generation = first_generation(present)
         if generation is CLASSIC:
             return False
         self.expects_large = False

@@ -70,10 +70,12 @@ class LargeAnswer:
         transport.writelines(piece)
 
 
-def pieces_of(parts: Iterable[bytes | memoryview]) -> Iterator[list[bytes | memoryview]]:
-    """The answer in pieces of PIECE_SIZE (the last may be smaller). Copies nothing."""
+def pieces_of(
+    parts: Iterable[bytes | memoryview], piece_size: int = PIECE_SIZE
+) -> Iterator[list[bytes | memoryview]]:
+    """The answer in pieces of one size (the last may be smaller). Copies nothing."""
     piece: list[bytes | memoryview] = []
-    room = PIECE_SIZE
+    room = piece_size
     for part in parts:
         start = 0
         while start < len(part):
@@ -83,6 +85,6 @@ def pieces_of(parts: Iterable[bytes | memoryview]) -> Iterator[list[bytes | memo
             room -= len(taken)
             if room == 0:
                 yield piece
-                piece, room = [], PIECE_SIZE
+                piece, room = [], piece_size
     if piece:
         yield piece

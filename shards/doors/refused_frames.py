@@ -50,6 +50,8 @@ class RefusedFrames:
         self._begin_drain(min(total, limits.frame_size_max), status)
         if total > limits.frame_size_max:
             # Too much even to throw away: the byte stream cannot be cut any more.
+            if without_login is not None:
+                self._framed.unreadable()
             self._part()
         return False
 

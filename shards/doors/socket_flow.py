@@ -56,7 +56,9 @@ class SocketFlow:
         """Let the client's kernel send the rest of a frame now. The option does not last."""
         if self.transport is not None:
             connected = self.transport.get_extra_info("socket")
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            # A stream of a QUIC connection has no socket of its own.
+            if connected is not None:
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def end(self) -> None:
         """The transport is gone: nothing is waited for any more."""

@@ -21,11 +21,11 @@ import os
 import socket
 from collections.abc import Iterable
 from itertools import chain
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
-from borzoi.protocol.codes import Code
+from borzoi.protocol.codes import Code, code_name
 from borzoi.protocol.errors import CannotReadMessage, FeatureUnavailable
-from borzoi.protocol.framing import NOT_WHOLE, Bound, Frame
+from borzoi.protocol.framing import NOT_WHOLE, Bound, Frame, encode_response
 from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.protocol.responses.clients import Transport
 from borzoi.router.buffer import Buffer
@@ -33,36 +33,24 @@ from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
 from borzoi.shards.admission.deadlines import Patience, give_up
 from borzoi.shards.admission.frames import ConnectionLimits
-from borzoi.shards.doors.carried import SessionOfConnection
+from borzoi.shards.doors.carried import Connections, SessionOfConnection
 from borzoi.shards.doors.intake import Intake
 from borzoi.shards.doors.large_answer import WHOLE_SIZE_MAX, LargeAnswer
 from borzoi.shards.faults.in_work import NOTHING, REQUEST, InWork, user_bits
 from borzoi.shards.faults.poison import Guard
+from borzoi.shards.loop.slow_requests import Course, SlowRequests
 from borzoi.shards.serving.numbered import CarryOut
 from borzoi.shards.serving.reply import Messages, Payload, Reply, Status, Value
+from borzoi.shards.tallies.meters import RequestTimer
 
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
+SMALL_SIZE_MAX: Final = 1024
+"""A payload up to here is sent at once, without a look at how it is to be cut."""
+
+JOINED_SIZE_MAX: Final = 4096
+"""Up to here a converted answer is copied once more, to be written in one piece."""
+
 REFUSED: Final = Status(FeatureUnavailable.status)
-
-
-class Connections(Protocol):
-    """Makes sessions and counts connections."""
-
-    @property
-    def guard(self) -> Guard | None:
-        """Refuses requests that kill workers; None while there are none."""
-
-    def opened(self, connection: "Connection", address: str) -> SessionOfConnection | None:
-        """A session for a new connection, or None when there are too many."""
-
-    def evicted(self, connection: "Connection") -> None:
-        """A connection is closed because its client sends no requests of a generation served."""
-
-    def damaged(self, connection: "Connection", damage: CannotReadMessage) -> None:
-        """Messages that were polled could not be converted, because their lengths are wrong."""
-
-    def lost(self, connection: "Connection") -> None:
-        """A connection has ended."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -79,27 +67,25 @@ class Connection(asyncio.BufferedProtocol):
         kind: Transport = Transport.TCP,
         *,
         can_move: bool = True,
+        slow: SlowRequests | None = None,
     ) -> None:
         """`can_move`: whether the socket is all there is of it, so that another shard can have it.
 
-        What TLS and WebSocket know of a connection stays in this process.
+        What TLS and WebSocket know of a connection stays in this process. `slow`: watches where
+        the time of requests goes, if that is wanted.
         """
         self._loop = loop
+        self._limits = limits
         self.kind = kind
         self.can_move = can_move
         self._in_work = in_work
         self._work = in_work.words
         self._user_bits = 0
         self._connections = connections
+        self._timer = RequestTimer(connections.meters.door(kind))
         self._receive = receive
         self.speak(CLASSIC)
-        # Frames up to here are admitted with every code, before and after the login.
-        self._admitted_size = min(
-            limits.frame_size_max_before_login,
-            limits.control_frame_size_max,
-            limits.frame_size_max,
-            WINDOW_SIZE - 1,
-        )
+        self._admitted_size = limits.admitted_at_any_time(WINDOW_SIZE - 1)
         self.transport: asyncio.Transport | None = None
         self._session: SessionOfConnection
         self._carry_out: CarryOut  # that of the session, or a guard before it
@@ -111,6 +97,9 @@ class Connection(asyncio.BufferedProtocol):
         self._large: LargeAnswer | None = None
         self.is_at_eof = False
         self._is_carried = False  # by a session
+        self._slow = slow
+        self._course: Course | None = None
+        self._code = 0
 
     # What the event loop calls.
 
@@ -132,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._session = session
         self._is_carried = True
+        if self._slow is not None:
+            self._course = self._slow.course(address)
         self._intake.opened(transport, session)
         self._user_bits = user_bits(session.user_id)
         self.guard(self._connections.guard)
@@ -166,6 +157,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.is_busy = True
                 intake.expects_large = False
                 self._request_buffer = block
+                self._timer.begin(code, nbytes)
                 begin = start + self._header_size
                 self._work[REQUEST] = block.position + begin + self._user_bits
                 payload = block.view[begin : start + nbytes]
@@ -219,12 +211,14 @@ class Connection(asyncio.BufferedProtocol):
 
     # What the session calls.
 
-    def reply(self, reply: Reply) -> None:
+    def reply(self, reply: Reply) -> None:  # noqa: C901, PLR0911, PLR0912 - one case each
         """Answer the request in work and turn to the next."""
         # It runs for every request: what it does is written out here.
         transport = self.transport
         if type(reply) is Status:
             self._release_request()
+            if reply.status:
+                self._connections.meters.errors[self.kind.name.lower(), reply.status] += 1
             if transport is None:
                 return
             if reply.status is None:
@@ -232,12 +226,22 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if transport.is_closing():
                 return
-            transport.write(self.framing.status(reply.status))
+            if reply.text:
+                transport.write(encode_response(reply.status, reply.text.encode()))
+            else:
+                transport.write(self.framing.status(reply.status))
             if reply.close:
                 transport.close()
                 return
+        elif type(reply) is Payload and len(reply.payload) <= SMALL_SIZE_MAX:
+            self._release_request()
+            if transport is None or transport.is_closing():
+                return
+            transport.write(self.framing.answer(reply.payload))
         else:
             parts: Iterable[bytes | memoryview]
+            if type(reply) is Messages:
+                self._timer.polled(reply.message_count, reply.size)
             if type(reply) is Messages and self._shows is None:
                 size = reply.size
                 head = self._polled(
@@ -284,6 +288,8 @@ class Connection(asyncio.BufferedProtocol):
             return 0, (self.framing.status(damage.status),)
         shown_id = partition_id + shows.partition_base
         head = self._polled(shown_id, reply.current_offset, reply.message_count, size)
+        if size <= JOINED_SIZE_MAX:
+            return size, (b"".join((head, *messages)),)
         return size, chain((head,), messages)
 
     def _begin_large(
@@ -294,6 +300,8 @@ class Connection(asyncio.BufferedProtocol):
         Its bytes are not needed any more: a client that reads slowly keeps no receive block.
         """
         self._release_request_buffer()
+        if self._course is not None:
+            self._course.answer_begins()
         self._large = LargeAnswer(
             self._loop, transport, parts, self._large_sent, is_paused=self.is_write_paused
         )
@@ -375,7 +383,20 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 begin(code, payload, buffer, start)
 
-        self._carry_out = begin if guard is None else unless_refused
+        carry_out = begin if guard is None else unless_refused
+        course = self._course
+        self._carry_out = carry_out if course is None else self._watched(carry_out, course)
+
+    def _watched(self, begin: CarryOut, course: Course) -> CarryOut:
+        """Carries out a request as `begin` does, and notes when."""
+
+        def watched(code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
+            self._code = code
+            course.begin()
+            begin(code, payload, buffer, start)
+            course.runs_no_more()
+
+        return watched
 
     def wait_for_turn(self) -> None:
         """Read no more in this turn of the loop: a layer below has read all that it could."""
@@ -397,10 +418,14 @@ class Connection(asyncio.BufferedProtocol):
             give_up(transport)
         return reason
 
+    def unreadable(self) -> None:
+        """What the client sends is no request of any generation served."""
+        self._connections.evicted(self)
+
     def evict(self, eviction: bytes) -> None:
         """Close after these bytes: what the client sends is no request of any generation served."""
         assert self.transport is not None, "bytes come from an open connection"
-        self._connections.evicted(self)
+        self.unreadable()
         self.transport.write(eviction)
         self.transport.close()
 
@@ -416,9 +441,12 @@ class Connection(asyncio.BufferedProtocol):
     def begin(self, frame: Frame, buffer: Buffer | None, begin: int) -> None:
         """Carry out a request whose payload begins at `begin` of `buffer`; None: private memory."""
         code, payload, _ = frame
+        if self._course is not None:
+            self._course.first_byte = self._patience.frame_since
         self._patience.frame_since = None
         self.is_busy = True
         self._request_buffer = buffer
+        self._timer.begin(code, self._header_size + payload.nbytes)
         if buffer is not None and buffer.position is not None:
             self._work[REQUEST] = buffer.position + begin + self._user_bits
         else:
@@ -441,6 +469,9 @@ class Connection(asyncio.BufferedProtocol):
     def _release_request(self) -> None:
         assert self.is_busy, "a request ends once"
         self.is_busy = False
+        if self._course is not None:
+            self._course.end(code_name(self._code))
+        self._timer.end()
         self._work[REQUEST] = NOTHING
         # As _release_request_buffer does; it runs for every request.
         buffer = self._request_buffer

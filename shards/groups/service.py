@@ -70,7 +70,7 @@ class Groups:
         self._pool = pool
         self._reads = reads
         self._claims = claims
-        self._coordinator = coordinator
+        self.coordinator = coordinator
         # Sessions that shard 0 may know, also while their first join is under way.
         self._known: set[int] = set()
         self.local = local
@@ -104,17 +104,17 @@ class Groups:
 
     async def members(self, group: GroupRef, birth: int) -> tuple[ConsumerGroupMember, ...]:
         """The members of a group, on whichever shards they are."""
-        if self._coordinator is not None:
+        if self.coordinator is not None:
             await asked(self._adopted)
-            return self._coordinator.members(group, birth)
+            return self.coordinator.members(group, birth)
         data = await self._report(group, birth)
         return tuple(ConsumerGroupMember(*one) for one in _members.decode(data))
 
     async def counts(self, stream_id: int, topic_id: int) -> dict[int, int]:
         """How many members the groups of a topic have; groups without any are missing."""
-        if self._coordinator is not None:
+        if self.coordinator is not None:
             await asked(self._adopted)
-            return self._coordinator.counts(stream_id, topic_id)
+            return self.coordinator.counts(stream_id, topic_id)
         return _counts.decode(await self._report(GroupRef(stream_id, topic_id, ALL), 0))
 
     # Moving to another shard.
@@ -160,26 +160,26 @@ class Groups:
     def take_effects(self, effects: Effects) -> None:
         """Deleted groups, topics of another size."""
         self.local.take_effects(effects)
-        if self._coordinator is not None:
-            self._coordinator.take_effects(effects)
+        if self.coordinator is not None:
+            self.coordinator.take_effects(effects)
 
     def shard_died(self, shard: int) -> None:
         """Another worker has died, with its members."""
-        if self._coordinator is not None:
-            self._coordinator.shard_died(shard)
+        if self.coordinator is not None:
+            self.coordinator.shard_died(shard)
 
     # What peers ask of shard 0.
 
     def serve(self, shard: int, request: OfMember, _lent: memoryview, done: Done) -> None:
         """Carry out what a peer asks or tells about its sessions."""
-        assert self._coordinator is not None, "only shard 0 is asked about members"
-        request.carry_out(self._coordinator, shard, done)
+        assert self.coordinator is not None, "only shard 0 is asked about members"
+        request.carry_out(self.coordinator, shard, done)
 
     def serve_members(
         self, _shard: int, request: TellMembers, lent: memoryview, done: Done
     ) -> None:
         """Write the members of a group, or how many each group has, into a peer's buffer."""
-        coordinator = self._coordinator
+        coordinator = self.coordinator
         assert coordinator is not None, "only shard 0 is asked about members"
         group = GroupRef(request.stream_id, request.topic_id, request.group_id)
 
@@ -195,14 +195,14 @@ class Groups:
 
     def _do(self, request: OfMember, done: Done) -> None:
         """Have shard 0 carry a request out."""
-        if self._coordinator is not None:
-            request.carry_out(self._coordinator, self._shard, done)
+        if self.coordinator is not None:
+            request.carry_out(self.coordinator, self._shard, done)
         else:
             self._peers.ask(METADATA_SHARD, request, done)
 
     def _adopted(self, done: Done) -> None:
-        assert self._coordinator is not None
-        self._coordinator.when_adopted(lambda: done(0))
+        assert self.coordinator is not None
+        self.coordinator.when_adopted(lambda: done(0))
 
     async def _report(self, group: GroupRef, birth: int) -> bytes:
         kind = partial(TellMembers, *group, birth)

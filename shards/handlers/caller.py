@@ -19,6 +19,7 @@ class Caller(Protocol):
     address: str
     generation: Generation
     knows_all_codecs: bool
+    reads_texts: bool
     is_open: bool
     was_removed: bool
     suspended_user: int | None

@@ -1,8 +1,8 @@
 """The answer to a change that was made before, under the same number, by a worker that has died.
 
 The metadata log knows what the change has given out; the rest is looked up. A request that does
-not fit what it has made, and one whose object is gone by now, gets the status of a request that was
-carried out and whose reply is forgotten.
+not fit what it has made, and one whose object is gone by now, is refused as one that was carried
+out and whose reply is forgotten.
 """
 
 from typing import Any, TypeVar

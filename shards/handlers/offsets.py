@@ -98,7 +98,7 @@ def _own_partition(
 ) -> tuple[Target, int]:
     topic, stream = _topic(services, caller, code, command.stream, command.topic)
     target = services.metadata.target(stream.id, topic, command.partition_id or 0)
-    return target, consumer_number(command.consumer.id)
+    return target, services.consumer_names.number_of(command.consumer.id)
 
 
 def _claimed(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.decisions.topic_options import TopicDefaults
 from borzoi.shards.groups.service import Groups
+from borzoi.shards.identity.clear_text import ClearText
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.logins import Logins
 from borzoi.shards.identity.request_numbers import RequestNumbers
@@ -22,6 +23,8 @@ from borzoi.shards.ports.partitioning import SendTargets
 from borzoi.shards.ports.reads import Reads
 from borzoi.shards.reading.describe import Describer
 from borzoi.shards.settings.schema import Compression
+from borzoi.shards.tallies.consumer_names import ConsumerNames
+from borzoi.shards.tallies.meters import Meters
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,18 @@ class Services:
     """The parts of a worker, by what they do for a request."""
 
     appends: Appends
+    clear_text: ClearText
     clients: Clients
     clock: BrokerClock
     cluster: Cluster
     compression: Compression
+    consumer_names: ConsumerNames
     describer: Describer
     doubtful_sends: DoubtfulSends
     durability: Durability
     groups: Groups
     logins: Logins
+    meters: Meters
     metadata: MetadataService
     migration: Migration
     numbers: RequestNumbers

@@ -16,10 +16,11 @@ from borzoi.protocol.errors import (
     PersonalAccessTokenExpired,
     ResourceNotFound,
 )
-from borzoi.protocol.generations import generation_for
+from borzoi.protocol.generations import CLASSIC, generation_for
 from borzoi.protocol.responses.users import Identity, Registered
 from borzoi.shards.handlers.caller import Caller, who_asks
 from borzoi.shards.handlers.services import Services
+from borzoi.shards.identity.origins import host_of
 from borzoi.shards.identity.tokens import check_token
 from borzoi.shards.observing.statistics import SERVED_VERSION
 from borzoi.shards.rosters.share import Turns
@@ -34,6 +35,9 @@ async def login_user(services: Services, caller: Caller, command: LoginUser) -> 
     The version counts in any case: it tells in which form the client reads an error, too.
     """
     caller.speak(generation_for(command.version, command.context, caller.has_pinged))
+    # Before the check: a refusal says why, too.
+    caller.reads_texts = "texts" in command.context and caller.generation is CLASSIC
+    _check_door(services, caller)
     user_id = await services.logins.check(command.username, command.password, who_asks(caller))
     return _become(services, caller, user_id, command.context)
 
@@ -42,11 +46,13 @@ def login_with_personal_access_token(
     services: Services, caller: Caller, command: LoginWithPersonalAccessToken
 ) -> Identity:
     """The same with a token, which tells the user by itself."""
+    _check_door(services, caller)
     return _become(services, caller, _owner_of_token(services, caller, command.token), "")
 
 
 async def register(services: Services, caller: Caller, command: Register) -> Registered:
     """Become a user and get a session number, which all further requests have to carry."""
+    _check_door(services, caller)
     if command.token is not None:
         try:
             user_id = _owner_of_token(services, caller, command.token)
@@ -71,6 +77,10 @@ def logout_user(services: Services, caller: Caller, _command: LogoutUser) -> Non
     if caller.generation.has_sessions:
         _end_memberships(services, caller)
         caller.bind(0)
+
+
+def _check_door(services: Services, caller: Caller) -> None:
+    services.clear_text.check_login(caller.transport, host_of(caller.address))
 
 
 def _owner_of_token(services: Services, caller: Caller, token: str) -> int:

@@ -1,4 +1,4 @@
-"""How much memory this process is granted, and how much of it each shard's pool may use.
+"""How much memory this process is granted, and how much of it each shard may use for what.
 
 Reads /proc and the cgroup files, changes nothing. Always: a shard's budget holds two of the
 largest frames, so one can be received while another is being written; a host that cannot give
@@ -16,6 +16,8 @@ from borzoi.shards.config import Config, ConfigError
 # The page cache, the workers' own heaps and all other processes live in the rest.
 POOL_FRACTION: Final = 4
 FRAMES_PER_SHARD_MIN: Final = 2
+# What all shards map of files is page cache, which the kernel takes back; it is still stated.
+MAPPED_FRACTION: Final = 8
 
 # A cgroup v1 without a limit says something near 2^63, rounded down to pages.
 NO_LIMIT: Final = 2**60
@@ -38,6 +40,11 @@ def memory_budget_per_shard(config: Config, shard_count: int, host_memory: int) 
             " (system.sharding.cpu_allocation)"
         )
     return budget
+
+
+def mapped_bound_per_shard(config: Config, shard_count: int, host_memory: int) -> int:
+    """Bytes of mapped files one shard keeps in its page tables."""
+    return min(config.limits.mapped_size_max, host_memory // MAPPED_FRACTION // shard_count)
 
 
 def granted_memory(root: Path = Path("/")) -> int:

@@ -194,12 +194,16 @@ class Logins:
     def _look_or_refuse(self, attempt: Attempt, *, is_slowed: bool) -> None:
         wait_s = self._failures.wait_s(attempt)
         if wait_s:
-            raise NotLookedAt(f"too many failures, nothing is looked at for {wait_s:.1f} s")
+            raise NotLookedAt(
+                f"too many failed logins of this name from here: wait {wait_s:.1f} s and try again"
+            )
         if not is_slowed:
             return
         wait_s = self._failures.slowed_wait_s(attempt)
         if wait_s:
-            raise NotLookedAt(f"too many failures from there, the next is due in {wait_s:.1f} s")
+            raise NotLookedAt(
+                f"too many failed logins from this address: wait {wait_s:.1f} s and try again"
+            )
         self._failures.look_at_slowed(attempt)
 
     def _note(self, attempt: Attempt, *, fits: bool) -> Failed | None:

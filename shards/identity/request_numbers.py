@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from borzoi.protocol.errors import ShardCommunicationError
-from borzoi.router.request_entry import ClientKey, Entry, Hint
+from borzoi.router.request_entry import ClientKey, Entry
 from borzoi.router.request_memory import Found, RequestMemory
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.peers import Peers
@@ -47,29 +47,34 @@ class TakeOver(Request):
 class Held:
     """The memory of one client, while a session of this shard has it."""
 
-    __slots__ = ("_numbers", "_waiting", "entry", "is_given_up", "is_in_work")
+    __slots__ = ("_numbers", "_own", "_waiting", "begun", "entry", "is_given_up", "is_in_work")
 
     def __init__(self, numbers: "RequestNumbers", entry: Entry) -> None:
         self._numbers = numbers
+        self._own = numbers.own
         self.entry = entry
+        self.begun = entry.begun  # the last number: while it is held, no other changes it
         self.is_in_work = False
         self.is_given_up = False
         self._waiting: list[Callable[[], None]] = []
 
-    def begin(self, number: int, hint: Hint | None = None) -> None:
+    def begin(self, number: int) -> None:
         """The request of this number is carried out from now on."""
         self.is_in_work = True
-        self.entry.begin(number, self._numbers.own, hint)
+        self.begun = number
+        self.entry.begin(number, self._own)
 
     def begin_again(self) -> None:
         """The last request, which is in doubt, is taken up again."""
         self.is_in_work = True
-        self.entry.begin_again(self._numbers.own)
+        self.entry.begin_again(self._own)
 
     def end(self, status: int, body: bytes = b"") -> None:
         """The request in work was answered."""
-        self.entry.end(status, body)
-        self.end_in_doubt()
+        self.entry.end(self.begun, status, body)
+        self.is_in_work = False
+        if self.is_given_up:
+            self._let_go()
 
     def end_in_doubt(self) -> None:
         """Nothing more is done for the request in work, and its outcome is unknown."""

@@ -2,7 +2,7 @@
 
 decide_root is pure. The file lies in the data directory, readable by its owner alone, until the
 first change of the root password. Archives and snapshots leave it out by its name. Always: a broker
-that others can reach never starts with a well-known password.
+that others can reach never starts with a well-known password, unless its start asks for that.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ class RootAccount:
     password: str = field(repr=False)
     warning: str | None
     store_password_file: bool
+
+    @property
+    def is_well_known(self) -> bool:
+        """Whether everybody knows the name and the password."""
+        return (self.username, self.password) == (DEFAULT_USERNAME, DEFAULT_PASSWORD)
 
 
 def random_password() -> str:
@@ -86,6 +91,11 @@ def decide_root(
         )
         return RootAccount(DEFAULT_USERNAME, DEFAULT_PASSWORD, warning, store_password_file=False)
     return RootAccount(DEFAULT_USERNAME, random_password(), None, store_password_file=True)
+
+
+def names_default_password(environ: Mapping[str, str]) -> bool:
+    """Whether the environment asks for the well-known password by its name."""
+    return environ.get(PASSWORD_VARIABLE) == DEFAULT_PASSWORD
 
 
 def store_root_password(data_directory: Path, password: str) -> Path:

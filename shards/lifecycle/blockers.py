@@ -9,6 +9,7 @@ rarely (rarely.py), whatever its consumers do.
 """
 
 import logging
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -49,6 +50,8 @@ class Blockers:
     def __init__(self) -> None:
         self._found: dict[Blocker, Blockage] = {}
         self._rarely = Rarely()
+        # Segments that no line has counted yet: one number per partition that this shard owns.
+        self._unnamed: Counter[int] = Counter()
 
     def note(self, partition: OwnedPartition, segment: int, now_us: int) -> None:
         """A segment was due and is kept for the sake of the consumer that is furthest behind."""
@@ -70,17 +73,23 @@ class Blockers:
             _warn(blocker, self._found[blocker])
 
     def missed(self, partition: OwnedPartition, segments: int, now_us: int) -> None:
-        """So many segments are gone that the consumer furthest behind has not read."""
+        """So many segments are gone that the consumer furthest behind has not read.
+
+        A line that is not due yet adds its segments to the next one.
+        """
         lowest = partition.offsets.lowest()
+        if lowest is None:
+            return
         namespace = partition.target.namespace
-        if lowest is None or not self._rarely.is_due((namespace, "missed"), now_us / 1e6):
+        self._unnamed[namespace] += segments
+        if not self._rarely.is_due((namespace, "missed"), now_us / 1e6):
             return
         committed, kind, consumer = lowest
         LOG.warning(
             "stream %d, topic %d, partition %d: the topic is full or its messages have expired, so"
             " %d segments were deleted unread: %s has read up to offset %d only",
             *unpack_namespace(namespace),
-            segments,
+            self._unnamed.pop(namespace),
             name_of(kind, consumer),
             committed,
         )

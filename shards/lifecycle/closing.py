@@ -184,8 +184,8 @@ class Closing:
         busy = list(self._partitions)
         while (
             busy := [one for one in busy if one.syncing or one.appends]
-        ) or self._commit.saves_running:
-            self._tell(0, len(busy) + self._commit.saves_running)
+        ) or self._commit.saves.running:
+            self._tell(0, len(busy) + self._commit.saves.running)
             await asyncio.sleep(LOOK_INTERVAL_S)
 
     async def _sync_all(self, root_fd: int) -> None:

@@ -15,7 +15,6 @@ import ssl
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from borzoi.shards.admission.places import ConnectionPlaces
 from borzoi.shards.identity.origins import origin_of
 from borzoi.shards.loop.rarely import Rarely
 from borzoi.shards.loop.tasks import Tasks
@@ -54,9 +53,26 @@ class Handshake:
 
     def close(self, _parting_status: int) -> None:
         """Give up: there is nothing yet to say goodbye with."""
+        self.abort()
+
+    def abort(self) -> None:
+        """The same."""
         self.is_over = True
         if self.task is not None:
             self.task.cancel()
+
+
+class HandshakePlaces(Protocol):
+    """The places of a shard, as far as handshakes take them."""
+
+    def admits(self, origin: str) -> bool:
+        """Whether one more may come from there."""
+
+    def add(self, visit: Handshake, guest: Handshake, origin: str) -> None:
+        """One has come in."""
+
+    def remove(self, visit: Handshake) -> None:
+        """One has gone."""
 
 
 class Handshakes:
@@ -66,7 +82,7 @@ class Handshakes:
         self,
         loop: asyncio.AbstractEventLoop,
         tasks: Tasks,
-        places: ConnectionPlaces[Leaving],
+        places: HandshakePlaces,
         give_way: Callable[[], None],
         timeout_s: float,
         shutdown_timeout_s: float,
@@ -154,10 +170,12 @@ class EncryptedDoor:
         loop: asyncio.AbstractEventLoop,
         listening: socket.socket,
         arrived: Callable[[socket.socket, str], None],
+        pause_s: float = PAUSE_S,
     ) -> None:
         self._loop = loop
         self._listening = listening
         self._arrived = arrived
+        self._pause_s = pause_s
         self._pause: asyncio.TimerHandle | None = None
         self._loop.add_reader(listening.fileno(), self._accept)
 
@@ -179,9 +197,10 @@ class EncryptedDoor:
                 if error.errno not in SCARCE:
                     # It was reset between the kernel's accept and ours.
                     continue
-                LOG.error("cannot accept a connection: %s; next try in %.0f s", error, PAUSE_S)
+                pause_s = self._pause_s
+                LOG.error("cannot accept a connection: %s; next try in %.0f s", error, pause_s)
                 self._loop.remove_reader(self._listening.fileno())
-                self._pause = self._loop.call_later(PAUSE_S, self._go_on)
+                self._pause = self._loop.call_later(pause_s, self._go_on)
                 return
             accepted.setblocking(False)
             self._arrived(accepted, peer[0])

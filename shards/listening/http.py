@@ -3,7 +3,7 @@
 Every shard opens it, on one port that they share, so there is an answer while others are being
 replaced; whom a stuck one has accepted waits until it is. It is meant for a few readers that ask
 now and then, and for whatever else finds the port: heads, times and the number of connections are
-bounded, a connection is answered once, and a fault in here is answered with a 500 and costs no
+bounded. A connection is answered once, and a fault in here is answered with a 500 and costs no
 client its messages.
 
     accept ── HEAD_TIME_MAX_S ──> head ── ANSWER_TIME_MAX_S ──> answer, end of our side, gone

@@ -15,29 +15,31 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from borzoi.protocol.errors import CannotReadMessage, Disconnected
-from borzoi.protocol.generations import GENERATIONS
+from borzoi.protocol.generations import SERVED
 from borzoi.protocol.responses.clients import Transport
-from borzoi.quantities import seconds
 from borzoi.router.pool import MemoryPool
 from borzoi.router.receive import ReceiveBlocks
-from borzoi.shards.admission.frames import ConnectionLimits
+from borzoi.shards.admission.frames import connection_limits
 from borzoi.shards.admission.places import ConnectionPlaces
 from borzoi.shards.doors.carried import SessionOfConnection
 from borzoi.shards.doors.tcp import Connection
 from borzoi.shards.faults.in_work import InWork
 from borzoi.shards.faults.poison import Guard, Refusal
+from borzoi.shards.identity.clear_text import ClearText
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.identity.origins import host_of, origin_of
 from borzoi.shards.listening.handshakes import EncryptedDoor, Handshakes, Leaving
 from borzoi.shards.listening.sockets import BACKLOG, bound_address, open_socket
 from borzoi.shards.loop.rarely import Rarely
+from borzoi.shards.loop.slow_requests import SlowRequests
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.orders.spec import SessionState
 from borzoi.shards.serving.session import Link, Session
 from borzoi.shards.settings.schema import Limits, TcpSocket
+from borzoi.shards.tallies.meters import Meters
 from borzoi.shards.tls.certificate import Certificate
 from borzoi.shards.tls.context import server_context
 from borzoi.shards.websocket.rules import WebSocketRules
@@ -46,8 +48,11 @@ from borzoi.shards.websocket.websocket import WebSocket
 LOG: Final = logging.getLogger(__name__)
 
 TCP: Final = "tcp"
-KINDS: Final = {TCP: Transport.TCP, "websocket": Transport.WEBSOCKET}
+KINDS: Final = {TCP: Transport.TCP, "websocket": Transport.WEBSOCKET, "quic": Transport.QUIC}
 """What clients are shown as, by door."""
+
+
+C = TypeVar("C", bound=Connection)
 
 
 class Listener:
@@ -66,6 +71,9 @@ class Listener:
         lost_session: Callable[[SessionState], None],
         tasks: Tasks,
         websocket: WebSocketRules,
+        clear_text: ClearText,
+        meters: Meters,
+        slow: SlowRequests | None = None,
     ) -> None:
         self._loop = loop
         self._receive = receive
@@ -85,25 +93,20 @@ class Listener:
             limits.connections_before_login_max,
             limits.share_weight,
         )
-        self._limits = ConnectionLimits(
-            limits.frame_size_max,
-            limits.control_frame_size_max,
-            limits.frame_size_max_before_login,
-            seconds(limits.login_timeout),
-            seconds(limits.frame_timeout),
-            seconds(limits.write_timeout),
-            limits.read_rate_min,
-        )
+        self._limits = connection_limits(limits)
         self._open: dict[Connection, Session] = {}
         self._rarely = Rarely()
         self._websocket = websocket
+        self._clear_text = clear_text
+        self._slow = slow
+        self.meters = meters
         self._handshakes = Handshakes(
             loop,
             tasks,
             self.places,
             self._give_way,
-            seconds(limits.login_timeout),
-            seconds(limits.write_timeout),
+            self._limits.login_timeout_s,
+            self._limits.write_timeout_s,
         )
         # By door; without one a door is in clear text.
         self._contexts: dict[str, ssl.SSLContext] = {}
@@ -122,7 +125,9 @@ class Listener:
         """Open the socket of a door; the address with the real port."""
         listening = open_socket(address, options)
         where = bound_address(listening)
-        if door in self._contexts:
+        is_encrypted = door in self._contexts
+        self._clear_text.opened(KINDS[door], address, encrypted=is_encrypted)
+        if is_encrypted:
             arrived = partial(self._arrived, door)
             self._servers.append(EncryptedDoor(self._loop, listening, arrived))
         else:
@@ -188,7 +193,7 @@ class Listener:
             LOG.warning(
                 "closed %s: its bytes are no request of the generations served, which are %s",
                 address,
-                ", ".join(GENERATIONS),
+                SERVED,
             )
 
     def damaged(self, connection: Connection, damage: CannotReadMessage) -> None:
@@ -215,9 +220,10 @@ class Listener:
         for connection, session in list(self._open.items()):
             reason = connection.check_deadlines(now)
             if reason is not None:
-                LOG.info(
-                    "closed client %d of %s: it %s", session.client_id, session.address, reason
-                )
+                client, address = session.client_id, session.address
+                if session.user_id is None:
+                    reason = f"{reason}; the generations served are {SERVED}"
+                LOG.info("closed client %d of %s: it %s", client, address, reason)
 
     def close(self) -> None:
         """Stop accepting and say goodbye to everybody."""
@@ -227,13 +233,9 @@ class Listener:
         for connection in list(self._open):
             connection.close(Disconnected.status)
 
-    def _arrived(self, door: str, accepted: socket.socket, host: str) -> None:
-        connection = self._new_connection(door)
-        protocol = self._protocol(door, connection)
-        self._handshakes.begin(accepted, host, self._contexts[door], connection, protocol)
-
-    def _new_connection(self, door: str) -> Connection:
-        return Connection(
+    def new_connection(self, door: str, made: type[C]) -> C:
+        """A connection of a kind, for a door with sockets of its own, which makes it."""
+        return made(
             self._loop,
             self,
             self._receive,
@@ -242,7 +244,16 @@ class Listener:
             self._in_work,
             KINDS[door],
             can_move=door == TCP and door not in self._contexts,
+            slow=self._slow,
         )
+
+    def _arrived(self, door: str, accepted: socket.socket, host: str) -> None:
+        connection = self._new_connection(door)
+        protocol = self._protocol(door, connection)
+        self._handshakes.begin(accepted, host, self._contexts[door], connection, protocol)
+
+    def _new_connection(self, door: str) -> Connection:
+        return self.new_connection(door, Connection)
 
     def _protocol(self, door: str, connection: Connection) -> asyncio.BaseProtocol:
         """What the transport of a connection is given."""

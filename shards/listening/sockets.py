@@ -28,12 +28,13 @@ def open_socket(address: str, options: TcpSocket) -> socket.socket:
     return opened
 
 
-def check_port_is_free(address: str) -> None:
+def check_port_is_free(address: str, kind: socket.SocketKind = socket.SOCK_STREAM) -> None:
     """OSError if anybody listens there already, be it another broker that shares its port."""
     family, where = _resolved(address)
-    with socket.socket(family, socket.SOCK_STREAM) as alone:
-        # Only this: connections of an earlier run that linger are no hindrance.
-        alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(family, kind) as alone:
+        if kind == socket.SOCK_STREAM:
+            # Only this: connections of an earlier run that linger are no hindrance.
+            alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         alone.bind(where)
 
 

@@ -147,8 +147,8 @@ class FairTurns:
     def _end(self) -> None:
         """The next turn begins with the next turn of the loop.
 
-        Turns that wait for nothing would otherwise all come in one turn of the loop, in the order
-        in which they were asked for, and all others behind them.
+        Turns that wait for nothing would otherwise all come in one turn of the loop, as they were
+        asked for, and all others behind them.
         """
         asyncio.get_running_loop().call_soon(self._free)
 

@@ -42,6 +42,15 @@ class GroupRef(NamedTuple):
     group_id: int
 
 
+class Protection(NamedTuple):
+    """These partitions take no messages, or take them again."""
+
+    stream_id: int
+    topic_id: int
+    partitions: tuple[int, ...]
+    is_set: bool
+
+
 @dataclass(slots=True)
 class Effects:
     """The consequences of entry `index`."""
@@ -58,6 +67,9 @@ class Effects:
     users_removed: list[int] = field(default_factory=list)
     users_disabled: list[int] = field(default_factory=list)
     passwords_changed: list[int] = field(default_factory=list)
+    protected: list[Protection] = field(default_factory=list)
+    # A stream of Liftbridge came, went, or is in another state.
+    attachments_changed: bool = False
 
     @property
     def needs_barrier(self) -> bool:
@@ -78,4 +90,6 @@ class Effects:
             or self.users_removed
             or self.users_disabled
             or self.passwords_changed
+            or self.protected
+            or self.attachments_changed
         )

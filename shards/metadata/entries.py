@@ -29,6 +29,7 @@ from borzoi.protocol.permissions import (
     without_stream,
     without_topic,
 )
+from borzoi.shards.attached.attachment import Attachment
 from borzoi.shards.metadata.effects import Effects, GroupRef, RunPurged, RunRemoved, TopicRef
 from borzoi.shards.metadata.slots import IdPool
 from borzoi.shards.metadata.state import Group, Run, State, Stream, Token, TokenOwner, Topic, User
@@ -125,6 +126,7 @@ class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
     replication_factor: int
     options: bytes = b""
     is_chosen: bool = False  # the id, by a client
+    attachment: Attachment | None = None
 
     def apply(self, state: State, timestamp: int, effects: Effects) -> None:
         stream = state.streams[self.stream_id]
@@ -139,7 +141,9 @@ class TopicCreated(OfTopic, frozen=True, tag="topic_created"):
             max_topic_size=self.max_topic_size,
             replication_factor=self.replication_factor,
             given_options=self.options or msgspec.UNSET,
+            attachment=self.attachment or msgspec.UNSET,
         )
+        effects.attachments_changed = self.attachment is not None
         if self.partitions_count > 0:
             _add_run(state, topic, self.partitions_count, timestamp, effects.index)
         stream.topics[self.topic_id] = topic
@@ -159,10 +163,12 @@ class TopicUpdated(OfTopic, frozen=True, tag="topic_updated"):
     replication_factor: int
     options: bytes = b""
 
-    def apply(self, state: State, timestamp: int, _effects: Effects) -> None:
+    def apply(self, state: State, timestamp: int, effects: Effects) -> None:
         stream = state.streams[self.stream_id]
         topic = stream.topics[self.topic_id]
         _rename(stream.topic_names, topic.name, self.name, topic.id)
+        if topic.name != self.name:
+            _end_attachment(state, topic, effects)
         topic.name = self.name
         if topic.compression_algorithm != self.compression_algorithm:
             topic.compression_algorithm = self.compression_algorithm
@@ -221,6 +227,9 @@ class PartitionsDeleted(OfTopic, frozen=True, tag="partitions_deleted"):
             )
             state.slots.release(gone.first_slot, gone.count)
             effects.removed.append(RunRemoved(self.stream_id, self.topic_id, gone))
+        if not isinstance(topic.attachment, msgspec.UnsetType):
+            topic.attachment = topic.attachment.within(keep)
+            effects.attachments_changed = True
         effects.topics_resized.append(TopicRef(self.stream_id, self.topic_id))
 
 
@@ -382,6 +391,14 @@ def _delete_topic(state: State, stream: Stream, topic_id: int, effects: Effects)
         effects.removed.append(RunRemoved(stream.id, topic_id, run))
     effects.groups_removed.extend(GroupRef(stream.id, topic_id, id) for id in topic.groups)
     effects.topics_removed.append(TopicRef(stream.id, topic_id))
+    _end_attachment(state, topic, effects)
+
+
+def _end_attachment(state: State, topic: Topic, effects: Effects) -> None:
+    """There is no stream of Liftbridge under the name of the topic any more."""
+    if not isinstance(topic.attachment, msgspec.UnsetType):
+        effects.attachments_changed = True
+        state.seen_bridge.stream_gone(topic.name)
 
 
 def _purge_topic(stream_id: int, topic: Topic, effects: Effects) -> None:

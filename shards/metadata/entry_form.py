@@ -14,7 +14,7 @@ from typing import Any, Final, Union
 import msgspec
 
 from borzoi.messagepack import BYTES, NotPacked, converted, pack, unpacked
-from borzoi.shards.metadata import entries
+from borzoi.shards.metadata import attachment_entries, entries
 from borzoi.shards.metadata.entries import Stored
 from borzoi.shards.metadata.requests import RequestKey
 from borzoi.storage.wal import WalEntry
@@ -26,7 +26,7 @@ REQUEST_FIELD: Final = "request"
 # The classes that others are made of are no kinds.
 KINDS: Final[dict[object, type[Stored]]] = {
     kind.__struct_config__.tag: kind
-    for kind in vars(entries).values()
+    for kind in (*vars(entries).values(), *vars(attachment_entries).values())
     if isinstance(kind, type) and issubclass(kind, Stored) and not kind.__subclasses__()
 }
 ANY_KIND: Final[Any] = Union[tuple(KINDS.values())]  # noqa: UP007 - of as many as there are

@@ -110,6 +110,12 @@ RULES: Final[dict[Code, PermissionRule]] = {
 }
 
 
+def enough_for(code: Code) -> tuple[str, ...]:
+    """The flags of which any one is enough, on whatever level, in the order of the table."""
+    rule = RULES[code]
+    return tuple(dict.fromkeys((*rule.globals, *rule.stream, *rule.topic)))
+
+
 def can(
     state: State,
     user_id: int,
@@ -144,7 +150,7 @@ def _any(
     granted: GlobalPermissions | StreamPermissions | TopicPermissions, flags: tuple[str, ...]
 ) -> bool:
     # A loop and no generator: this runs for every balanced send and every poll of a group.
-    for flag in flags:  # noqa: SIM110 (see above)
+    for flag in flags:  # noqa: SIM110 - see above
         if getattr(granted, flag):
             return True
     return False

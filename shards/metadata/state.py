@@ -31,6 +31,7 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.identifiers import Identifier
 from borzoi.protocol.permissions import Permissions
+from borzoi.shards.attached.attachment import Attachment, BridgeState
 from borzoi.shards.metadata.requests import (
     LastRequests,
     Made,
@@ -95,6 +96,14 @@ class Topic(msgspec.Struct):
     # Not in the bytes of a state while there are none: most topics have none, and older ones had
     # no field for them.
     given_options: bytes | msgspec.UnsetType = msgspec.UNSET
+    attachment: Attachment | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def attached(self) -> Attachment:
+        """What Liftbridge knows of the topic, which is one of its streams."""
+        if isinstance(self.attachment, msgspec.UnsetType):
+            raise TopicIdNotFound(f"topic {self.id} is no stream of Liftbridge")
+        return self.attachment
 
     @property
     def options(self) -> bytes:
@@ -220,6 +229,8 @@ class State(msgspec.Struct):
     slots: SlotRanges = msgspec.field(default_factory=SlotRanges)
     # Not there until a client has numbered a change: files without one are as they always were.
     requests: LastRequests | msgspec.UnsetType = msgspec.UNSET
+    # The same: not there until Liftbridge has a cursor or a group.
+    bridge: BridgeState | msgspec.UnsetType = msgspec.UNSET
 
     def find_stream(self, identifier: Identifier) -> Stream | None:
         """The stream of that id or name, None if there is none."""
@@ -267,6 +278,17 @@ class State(msgspec.Struct):
         if isinstance(self.requests, msgspec.UnsetType):
             self.requests = {}
         remember_made(self.requests, user_id, request, entry, new_id)
+
+    def make_bridge(self) -> BridgeState:
+        """The cursors and groups of Liftbridge, to be changed."""
+        if isinstance(self.bridge, msgspec.UnsetType):
+            self.bridge = BridgeState()
+        return self.bridge
+
+    @property
+    def seen_bridge(self) -> BridgeState:
+        """The cursors and groups of Liftbridge, to be looked at."""
+        return BridgeState() if isinstance(self.bridge, msgspec.UnsetType) else self.bridge
 
     def forget_requests(self, user_id: int) -> None:
         """The user is gone."""

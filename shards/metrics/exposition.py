@@ -6,7 +6,7 @@ one. A shard that is dead or stuck costs its figures, not the answer.
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Final
 
@@ -17,7 +17,8 @@ from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.metrics.families import Disk, Scrape, families
 from borzoi.shards.metrics.figures import Figures
 from borzoi.shards.metrics.fresh import Fresh
-from borzoi.shards.metrics.overview import look_over, names_of
+from borzoi.shards.metrics.overview import Names, look_over, names_of
+from borzoi.shards.metrics.shard_figures import ShardFigures
 from borzoi.shards.reading.describe import Describer
 
 KEPT_S: Final = 1.0
@@ -73,11 +74,17 @@ class Exposition:
             __version__,
             self._clock.start_us / 1e6,
             overview,
-            names_of(self._metadata.refresh()) if self._with_names else None,
+            self._names(shards) if self._with_names else None,
             disk,
             self._generations(),
             shards,
         )
+
+    def _names(self, shards: Mapping[int, ShardFigures]) -> Names:
+        consumers: dict[int, str] = {}
+        for one in shards.values():
+            consumers |= one.traffic.consumer_names
+        return names_of(self._metadata.refresh(), consumers)
 
     def _disk(self) -> Disk | None:
         try:

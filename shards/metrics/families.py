@@ -15,8 +15,10 @@ from typing import Final, NamedTuple
 from borzoi.protocol.openmetrics import Family, MetricKind, Row
 from borzoi.router.control import FIRST_GENERATION
 from borzoi.shards.metrics.naming import Naming
+from borzoi.shards.metrics.nats_families import nats_families
 from borzoi.shards.metrics.overview import Names, Overview
 from borzoi.shards.metrics.shard_figures import Cut, ShardFigures
+from borzoi.shards.metrics.traffic_families import traffic_families
 from borzoi.storage.ratio import Ratio
 
 SHARD: Final = ("shard",)
@@ -70,7 +72,10 @@ def families(scrape: Scrape) -> Iterator[Family]:
     yield from _known_from_iggy(scrape)
     yield from _broker(scrape)
     yield from _shards(scrape)
+    yield from traffic_families(scrape.shards)
     yield from _shared(scrape)
+    yield from _slow(scrape)
+    yield from nats_families(scrape.shards)
     naming = Naming(scrape.names)
     yield from _topics(scrape, naming)
     yield from _consumers(scrape, naming)
@@ -174,6 +179,12 @@ def _shards(scrape: Scrape) -> Iterator[Family]:
             for kind, size in one.resident._asdict().items()
         ],
     )
+    yield _gauge(
+        "shard_mapped_memory_bytes",
+        "What of that are pages of logs and indexes, which limits.mapped_size_max bounds.",
+        SHARD,
+        [((shard,), one.mapped_bytes) for shard, one in shards],
+    )
     yield _counter(
         "http_refused",
         "Connections for metrics that were closed unanswered, because too many were open.",
@@ -185,6 +196,33 @@ def _shards(scrape: Scrape) -> Iterator[Family]:
         "Messages that were dropped as duplicates.",
         SHARD,
         [((shard,), one.duplicates) for shard, one in shards],
+    )
+
+
+def _slow(scrape: Scrape) -> Iterator[Family]:
+    """Where `limits.slow_request` is set; no rows without it."""
+    shards = [(shard, one.slow) for shard, one in scrape.shards.items() if one.slow is not None]
+    yield _counter(
+        "slow_requests",
+        "Requests that took longer than limits.slow_request.",
+        SHARD,
+        [((shard,), one.requests) for shard, one in shards],
+    )
+    yield _counter(
+        "slow_request_seconds",
+        "Where their time went.",
+        ("shard", "part"),
+        [
+            ((shard, part), spent)
+            for shard, one in shards
+            for part, spent in one.parts._asdict().items()
+        ],
+    )
+    yield _counter(
+        "collector_seconds",
+        "What the garbage collector of Python took, where slow requests are watched.",
+        SHARD,
+        [((shard,), one.collector_seconds) for shard, one in shards],
     )
 
 

@@ -2,7 +2,7 @@
 
 Ids are always among them. Names are only if the configuration asks for them: names may reveal
 customers or projects, and metrics are read more widely than messages. Of a single consumer the
-broker knows a number alone, whatever it calls itself.
+broker keeps a number alone; its name is known once it has named itself since the last start.
 """
 
 from borzoi.protocol.identifiers import ConsumerKind
@@ -50,10 +50,11 @@ class Naming:
         ids = (stream_id, topic_id, partition_id, KINDS[kind], consumer)
         if self._names is None:
             return ids
-        group = ""
         if kind == ConsumerKind.GROUP:
-            group = self._names.groups.get((TopicPlace(stream_id, topic_id), consumer), "")
-        return (*ids, *self._topic_names(stream_id, topic_id), group)
+            name = self._names.groups.get((TopicPlace(stream_id, topic_id), consumer), "")
+        else:
+            name = self._names.consumers.get(consumer, "")
+        return (*ids, *self._topic_names(stream_id, topic_id), name)
 
     def _topic_names(self, stream_id: int, topic_id: int) -> tuple[str, ...]:
         if self._names is None:

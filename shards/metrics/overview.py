@@ -46,6 +46,8 @@ class Names(NamedTuple):
     streams: dict[int, str]
     topics: dict[TopicPlace, str]
     groups: dict[tuple[TopicPlace, int], str]
+    consumers: dict[int, str]
+    """Of single consumers, by the numbers that the broker keeps for them."""
 
 
 class Overview(NamedTuple):
@@ -114,9 +116,9 @@ async def look_over(state: State, describer: Describer, rows_max: int) -> Overvi
     )
 
 
-def names_of(state: State) -> Names:
+def names_of(state: State, consumers: dict[int, str]) -> Names:
     """What everything is called now."""
-    names = Names({}, {}, {})
+    names = Names({}, {}, {}, consumers)
     for stream in state.streams.values():
         names.streams[stream.id] = stream.name
         for topic in stream.topics.values():

@@ -19,6 +19,7 @@ from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.changes.writing import MetadataWriting
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.lifecycle.deleting import Deleting
+from borzoi.shards.loop.slow_requests import SlowFigures
 from borzoi.shards.metrics.shard_figures import (
     LAG,
     ArchiveFigures,
@@ -27,6 +28,7 @@ from borzoi.shards.metrics.shard_figures import (
     CompressedTopic,
     Cut,
     Lags,
+    NatsFigures,
     Resident,
     ShardFigures,
     cut,
@@ -34,6 +36,7 @@ from borzoi.shards.metrics.shard_figures import (
 from borzoi.shards.partitions.deduplication import Deduplication
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.tallies.traffic import Traffic
 from borzoi.shards.upkeep.archiver import Archiver
 from borzoi.shares import ShareFigures
 from borzoi.storage.ratio import Ratio
@@ -73,6 +76,11 @@ class FigureSources:
     listener: OpenConnections
     http: HttpRequests
     shared: Mapping[str, Callable[[], ShareFigures]]
+    nats: Callable[[], NatsFigures | None]
+    slow: Callable[[], SlowFigures | None]
+    mapped: Callable[[], int]
+    traffic: Callable[[int], Traffic]
+    """With lists that are no longer than so many rows."""
 
 
 class Walk:
@@ -173,6 +181,7 @@ async def own_figures(
         clients=sources.clients.here_count,
         cpu_seconds=time.process_time(),
         resident=resident(),
+        mapped_bytes=sources.mapped(),
         http_requests=sources.http.requests,
         http_refused=sources.http.refused,
         deleted_segments=deleted.segments,
@@ -190,6 +199,9 @@ async def own_figures(
         duplicates=0 if sources.deduplication is None else sources.deduplication.dropped,
         lags=walk.lags,
         shared={name: figures() for name, figures in sources.shared.items()},
+        nats=sources.nats(),
+        slow=sources.slow(),
+        traffic=sources.traffic(rows_max),
     )
 
 

@@ -14,6 +14,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from borzoi.shards.loop.slow_requests import SlowFigures
+from borzoi.shards.tallies.traffic import Traffic
 from borzoi.shares import ShareFigures
 from borzoi.storage.ratio import Ratio
 from borzoi.storage.write_faults import FaultCount
@@ -98,6 +100,25 @@ class Resident(NamedTuple):
     shared: int
 
 
+class NatsFigures(NamedTuple):
+    """What came from NATS servers, and what became of it; the last four were not stored."""
+
+    connected: bool
+    subscriptions: int
+    pending_bytes: int
+    disconnects: int
+    received_messages: int
+    stored_messages: int
+    enveloped_messages: int
+    malformed_envelopes: int
+    acks: int
+    unsent_acks: int
+    overflowed: int
+    refused: int
+    failed: int
+    unreadable: int
+
+
 class ShardFigures(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Everything. Counts are since the worker started, beside those of now."""
 
@@ -105,6 +126,7 @@ class ShardFigures(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     clients: int
     cpu_seconds: float
     resident: Resident
+    mapped_bytes: int
     http_requests: int
     http_refused: int
     deleted_segments: int
@@ -122,6 +144,9 @@ class ShardFigures(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     duplicates: int
     lags: Lags
     shared: dict[str, ShareFigures]
+    nats: NatsFigures | None = None
+    slow: SlowFigures | None = None
+    traffic: Traffic = Traffic()
 
 
 def cut(rows: Iterable[T], total: int, rows_max: int) -> Cut[T]:

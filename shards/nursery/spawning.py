@@ -30,6 +30,7 @@ from borzoi.shards.faults.crash_reports import new_trace
 from borzoi.shards.faults.poison import Suspects
 from borzoi.shards.host.cpus import Placement
 from borzoi.shards.identity.passwords import hash_password
+from borzoi.shards.identity.root_account import names_default_password
 from borzoi.shards.loop.clock import broker_start
 from borzoi.shards.nursery.link import ChildProcess, Nursery, NurseryFailed
 from borzoi.shards.orders.spec import Event, Order, Root, WorkerSpec, write_spec
@@ -85,6 +86,7 @@ class Spawner:
     ) -> None:
         self._nursery = nursery
         self.certificates = certificates
+        self.greets = options.greets
         self._config = config
         self._options = options
         self._placement = placement
@@ -177,6 +179,7 @@ class Spawner:
             follower=self._options.follower,
             shares_port=self._options.shares_port,
             root=self._root if worker.shard == 0 else None,
+            refuses_known_password=doors is None and not self._keeps_known_password(),
             doors=doors,
             certificates=self.certificates,
             generations=tuple(one.generation for one in workers),
@@ -194,6 +197,11 @@ class Spawner:
             trace_fd=worker.trace_fd,
             refused=self.suspects.refused(time.monotonic()),
         )
+
+    def _keeps_known_password(self) -> bool:
+        """Whether the start is asked to keep iggy/iggy where others can connect."""
+        options = self._options
+        return options.default_root_credentials or names_default_password(options.environ)
 
     def _new_memories(self, shard: int, generation: int) -> tuple[SharedControl, int, int]:
         control_fd = create_control(self._control_layout, shard, generation)

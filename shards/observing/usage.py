@@ -3,8 +3,8 @@
 The broker is a supervisor and its workers; every figure is the sum over them. Memory is the
 proportional set size, so that pages which several shards have mapped are counted once.
 
-CPU is a rate and needs two looks. The last look serves as the first one if it is neither so young
-that the kernel's clock ticks are too coarse, nor so old that the rate is history. Otherwise
+CPU is a rate and needs two looks. The last look serves as the first one, unless it is so young
+that the kernel's clock ticks are too coarse, or too old. Otherwise
 `measure` waits a moment between two of its own. It waits and it reads files of the kernel that may
 be slow. So it has a thread of its own: only that thread may call it.
 """

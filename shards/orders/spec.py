@@ -60,6 +60,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     follower: bool
     shares_port: bool
     root: Root | None
+    # A start that is not asked to keep it ends with it, where others can log in.
+    refuses_known_password: bool
     # Empty if nothing is or was encrypted.
     encryption_key: bytes
     # None on the first boot: the worker waits for orders. A restarted one goes on by itself, with
@@ -124,6 +126,7 @@ class SessionState(msgspec.Struct, frozen=True):
     last_heartbeat: float  # of the monotonic clock, which all processes of a machine share
     seats: tuple[Seat, ...] = ()
     bound: tuple[int, bytes] = (0, b"")  # protocol/framing.py: Bound
+    reads_texts: bool = False
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):

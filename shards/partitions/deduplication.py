@@ -9,7 +9,8 @@ Appends that come meanwhile wait, in their order.
 Always: a window is used only while it ends where the log does, staged messages included.
 
 A batch is never changed but in its headers, because it may be lent: the lender shows it again to
-our successor. What is left of a batch with duplicates is a copy, and gets its stamps first.
+our successor. What is left of a batch with duplicates is a copy, and gets its stamps first. The
+first message of the batch then says where the first new one lies, or its own original if none is.
 Duplicates are answered with the group that is being written: it may hold their originals.
 """
 
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Final
 
-from borzoi.protocol.batch import SeenIds, copy_stamps, without_stored
+from borzoi.protocol.batch import SeenIds, copy_stamps, stamp_duplicates, without_stored
 from borzoi.protocol.errors import (
     BrokerError,
     CannotReadFile,
@@ -85,6 +86,7 @@ class Deduplication:
         message_count: int,
         resubmitted: bool,
         done: Done,
+        expected: int | None = None,
     ) -> None:
         """Append what is new of a checked batch; `done` is called unless BrokerError is raised.
 
@@ -95,15 +97,17 @@ class Deduplication:
             raise CannotSaveMessagesToSegment(f"{log.directory} is read-only until a restart")
         window = self._window(partition)
         if window is None:
-            partition.delayed.append(Delayed(batch, message_count, resubmitted, done))
+            partition.delayed.append(Delayed(batch, message_count, resubmitted, done, expected))
             if len(partition.delayed) == 1:
                 self._load(partition)
             return
         if resubmitted:
             stored = stored_since(self._readers, partition, batch, message_count)
             if stored is not None:
-                rest, message_count = without_stored(batch, message_count, stored)
-                batch = memoryview(rest)
+                rest, left_count = without_stored(batch, message_count, stored)
+                if left_count < message_count:
+                    # Otherwise other messages lie there, and the batch gets new stamps itself.
+                    batch, message_count = memoryview(rest), left_count
             if message_count == 0:
                 self._commit.flush(
                     partition,
@@ -111,6 +115,7 @@ class Deduplication:
                     fsync=self._durability is Durability.FSYNC,
                 )
                 return
+        partition.check_append(expected)
         self._stage(partition, window, batch, message_count)
         partition.appends.append(done)
         self._commit.touch(partition)
@@ -147,6 +152,8 @@ class Deduplication:
                 kept = memoryview(survivors.batch)
                 log.stage(kept, survivors.message_count, now_us)
                 copy_stamps(batch, kept, survivors.starts)
+            else:
+                stamp_duplicates(batch, log.staged_end - window.seen.back_to_first(batch))
             self.dropped += message_count - survivors.message_count
         window.next_offset = log.staged_end
 

@@ -1,8 +1,8 @@
 """One write per partition and loop turn, in the configured durability mode.
 
 Owned by the worker's loop. `touch` marks a partition; the first mark of a turn schedules the
-commit with `call_soon`, which the loop runs after all sockets of this turn have been read, so it
-is the end of the turn. Then, per partition: write, publish, answer. In mode fsync one fdatasync
+commit with `call_soon`. The loop runs that after all sockets of this turn have been read: it is the
+end of the turn. Then, per partition: write, publish, answer. In mode fsync one fdatasync
 is in flight per partition, in a thread; what arrives meanwhile forms the next group.
 """
 
@@ -10,14 +10,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from time import monotonic, perf_counter_ns
 from typing import Final
 
 from borzoi.protocol.errors import BrokerError, CannotSyncFile
 from borzoi.router.board import Board
+from borzoi.shards.loop.slow_requests import SlowRequests
+from borzoi.shards.partitions.commit_counts import CommitCounts
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.partition import Ended, OwnedPartition
+from borzoi.shards.partitions.recovery_saves import RecoverySaves, said_of_failed_sync
 from borzoi.storage.log import SyncPlan
-from borzoi.storage.offsets import OffsetsSync
 from borzoi.storage.published import Published
 from borzoi.storage.write_faults import WriteFaults, Written
 
@@ -43,11 +46,13 @@ class GroupCommit:
         self._durability = durability
         self._journal_messages_max = journal_messages_max
         self._journal_size_max = journal_size_max
+        self.counts = CommitCounts()
         self.faults = WriteFaults(Written.MESSAGES, Written.SYNC, Written.OFFSETS)
         # Called when a segment was sealed and has reached the disk; the worker wires it.
         self.on_sealed: Callable[[OwnedPartition], None] | None = None
-        self.saves_running = 0
-        """Recovery points that a thread is saving; a stop waits for them."""
+        self.saves = RecoverySaves(loop, disk)
+        self.slow: SlowRequests | None = None
+        """Watches how long writes take, if that is wanted."""
         self._touched: dict[OwnedPartition, None] = {}
         self._commit_appends = {
             Durability.BUFFERED: self._commit_journal,
@@ -100,10 +105,10 @@ class GroupCommit:
         for partition in partitions:
             log = partition.log
             if log.staged_messages or not (log.is_synced and partition.offsets.is_synced):
-                self.flush(partition, self._save_recovery_point_after(partition), fsync=True)
+                self.flush(partition, self.saves.after_sync(partition), fsync=True)
             elif not log.is_point_saved:
                 # The last sync was not this one's: it was of a sealed segment, or each send's own.
-                self._save_recovery_point_after(partition)(0)
+                self.saves.after_sync(partition)(0)
 
     def _commit_turn(self) -> None:
         touched, self._touched = self._touched, {}
@@ -114,6 +119,8 @@ class GroupCommit:
                 # An answer above may have ended the partition.
                 if partition.appends:
                     self._commit_appends(partition)
+                if self.slow is not None:
+                    self.slow.written_s = 0.0
 
     def _commit_offsets(self, partition: OwnedPartition) -> None:
         commits, partition.offset_commits = partition.offset_commits, []
@@ -142,13 +149,19 @@ class GroupCommit:
             # The sync that runs takes the batches staged meanwhile along when it ends.
             return
         appends, partition.appends = partition.appends, []
+        log = partition.log
+        messages, size = log.staged_messages, log.staged_bytes
         try:
-            partition.log.write()
+            log.write()
         except BrokerError as error:
             self._report_failed_write(partition, error)
             for ended in appends:
                 ended(error.status)
             return
+        counts = self.counts
+        counts.messages += messages
+        counts.size_bytes += size
+        counts.writes += 1
         partition.sync_waiters.extend(appends)
         self._start_sync(partition)
 
@@ -171,10 +184,14 @@ class GroupCommit:
 
     def _write(self, partition: OwnedPartition) -> None:
         """Write and publish; in mode fsync only write, the publication follows the sync."""
-        if not partition.log.staged_messages:
+        log = partition.log
+        messages = log.staged_messages
+        if not messages:
             return
+        began = monotonic() if self.slow is not None else 0.0
+        size = log.staged_bytes
         try:
-            partition.log.write()
+            log.write()
         except BrokerError as error:
             self._report_failed_write(partition, error)
             # The whole group is gone, for every caller: also batches of this turn that wait
@@ -183,11 +200,17 @@ class GroupCommit:
             for ended in appends:
                 ended(error.status)
             raise
+        if self.slow is not None:
+            self.slow.written_s = monotonic() - began
+        counts = self.counts
+        counts.messages += messages
+        counts.size_bytes += size
+        counts.writes += 1
         if self._durability is not Durability.FSYNC:
-            self.publish(partition, partition.log.written)
-            if partition.log.sealed_unsynced and not partition.sync_waiters:
+            self.publish(partition, log.written)
+            if log.sealed_unsynced and not partition.sync_waiters:
                 # Otherwise a sync that will cover it is due already.
-                self._wait_for_sync(partition, _report_failed_sync(partition))
+                self._wait_for_sync(partition, said_of_failed_sync(partition))
 
     def _wait_for_sync(self, partition: OwnedPartition, ended: Ended) -> None:
         partition.sync_waiters.append(ended)
@@ -205,12 +228,19 @@ class GroupCommit:
             return
         partition.syncing = True
         written = log.written
+        began = monotonic()
 
-        def finished(error: BrokerError | None) -> None:
+        def finished(error: BrokerError | None, took_ns: int) -> None:
+            self.counts.synced(took_ns)
+            if self.slow is not None:
+                self.slow.written_s = monotonic() - began
             self._sync_finished(partition, plan, written, waiters, error)
+            if self.slow is not None:
+                self.slow.written_s = 0.0
 
         def run() -> None:
             failed: BrokerError | None = None
+            started = perf_counter_ns()
             try:
                 if plan is not None:
                     log.run_sync(plan)
@@ -220,7 +250,7 @@ class GroupCommit:
                 # A fault of ours, but sends that wait get a status, and in the loop's thread.
                 LOG.exception("the sync of partition %s broke", partition.target)
                 failed = CannotSyncFile(str(error))
-            self._loop.call_soon_threadsafe(finished, failed)
+            self._loop.call_soon_threadsafe(finished, failed, perf_counter_ns() - started)
 
         self._disk.submit(run)
 
@@ -264,44 +294,6 @@ class GroupCommit:
         LOG.error("partition %s did not reach the disk, %s: %s", partition.target, until, error)
         self.faults.note(Written.SYNC, error)
 
-    def _save_recovery_point_after(self, partition: OwnedPartition) -> Ended:
-        """Once the saver's sync is done, note how far a start after a crash need not look."""
-
-        def save(offsets: OffsetsSync) -> None:
-            error = None
-            try:
-                partition.offsets.run_sync(offsets)
-                partition.log.save_recovery_point()
-            except BrokerError as failure:
-                error = failure
-            # In a turn of the loop: by then a directory that is moved away has no partition.
-            self._loop.call_soon_threadsafe(saved, error)
-
-        def saved(error: BrokerError | None) -> None:
-            self.saves_running -= 1
-            if error is None:
-                return
-            if partition.alive:
-                LOG.warning("partition %s: %s", partition.target, error)
-            else:
-                # Purged or deleted meanwhile: how far it got does not matter.
-                LOG.info("partition %s ended before it was saved", partition.target)
-
-        def ended(status: int) -> None:
-            if status == 0 and partition.alive:
-                self.saves_running += 1
-                self._disk.submit(save, partition.offsets.plan_sync())
-
-        return ended
-
     def _report_failed_write(self, partition: OwnedPartition, error: BrokerError) -> None:
         LOG.error("partition %s: nothing was appended: %s", partition.target, error)
         self.faults.note(Written.MESSAGES, error)
-
-
-def _report_failed_sync(partition: OwnedPartition) -> Ended:
-    def ended(status: int) -> None:
-        if status and partition.alive:
-            LOG.error("partition %s: sync ended with status %d", partition.target, status)
-
-    return ended

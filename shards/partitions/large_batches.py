@@ -1,7 +1,7 @@
 """Warnings about batches that are larger than the limits around them.
 
-A batch is never cut, so one that is larger than a segment makes a segment larger than configured,
-and one that is larger than its topic's limit keeps the topic above that limit until more comes.
+A batch is never cut. So one that is larger than a segment makes a segment larger than configured.
+One that is larger than its topic's limit keeps the topic above that limit until more comes.
 Both are accepted; an operator should learn why files and topics are larger than they were set to.
 
 Called from staging only for batches larger than a segment, so others cost nothing. Owned by the

@@ -2,7 +2,7 @@
 
 Messages come into them by ports/append.py and leave them by ports/reads.py, which find them here.
 Owned by the worker's loop. A partition is found by its Target; an older birth than the one in
-the metadata is answered with "not found", so nothing that was sent before a purge or a delete
+the metadata is answered with "not found". So nothing that was sent before a purge or a delete
 can touch what came after it. Directories are made at the first append.
 """
 
@@ -20,7 +20,7 @@ from borzoi.protocol.errors import (
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.placement import pack_namespace, unpack_namespace
 from borzoi.router.target import Target
-from borzoi.shards.metadata.effects import Effects
+from borzoi.shards.metadata.effects import Effects, Protection
 from borzoi.shards.metadata.state import Run
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.group_commit import GroupCommit
@@ -73,6 +73,8 @@ class Partitions:
         self._refused: dict[int, str] = {}
         self.settings_of: Callable[[Target], LogSettings] = lambda _target: settings
         """A topic may have segments of another size (decisions/topic_options.py)."""
+        self.is_protected: Callable[[Target], bool] = lambda _target: False
+        """Whether a partition is read-only when it is opened; later changes are effects."""
         self.on_large_batch: Callable[[Target, LargeBatch], None] = lambda _target, _batch: None
 
     def __iter__(self) -> Iterator[OwnedPartition]:
@@ -81,6 +83,7 @@ class Partitions:
     def adopt(self, target: Target, log: PartitionLog, offsets: ConsumerOffsets) -> None:
         """Take over a partition that recovery has opened, and publish it."""
         partition = OwnedPartition(target, log, offsets, log.written)
+        partition.is_protected = self.is_protected(target)
         self.by_namespace[target.namespace] = partition
         log.tell_large_batches(lambda batch: self.on_large_batch(target, batch))
         self._commit.publish(partition, log.written)
@@ -191,10 +194,18 @@ class Partitions:
                 # Appends that this turn has staged came before the purge: they are answered OK.
                 if self._end(partition, 0) and len(ended) <= EAGER_FILES_MAX:
                     self._begin_again(partition.target._replace(birth=new.birth))
+        for protection in effects.protected:
+            self._protect(protection)
         for stream_id, topic_id, group_id in effects.groups_removed:
             for partition in self._owned_of_topic(stream_id, topic_id):
                 partition.cursors.pop(group_id, None)
                 partition.offsets.delete(ConsumerKind.GROUP, group_id)
+
+    def _protect(self, changed: Protection) -> None:
+        for number in changed.partitions:
+            namespace = pack_namespace(changed.stream_id, changed.topic_id, number)
+            if (partition := self.by_namespace.get(namespace)) is not None:
+                partition.is_protected = changed.is_set
 
     def visible_end(self, partition: OwnedPartition) -> int:
         """The next offset as clients know it: what was acknowledged, in each mode."""

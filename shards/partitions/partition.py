@@ -1,8 +1,8 @@
 """One life of a partition in the hands of its owner: log, offsets, and who waits for what.
 
 Lives in the worker that owns the partition and is touched by its loop only. A purge does not
-change it: it ends it and begins another one with a newer birth, so that a thread that still
-syncs the old files, or an answer that comes late, can never be taken for the new life.
+change it: it ends it and begins another one with a newer birth. So a thread that still syncs the
+old files, or an answer that comes late, can never be taken for the new life.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from borzoi.protocol.batch import SeenIds
+from borzoi.protocol.errors import FeatureUnavailable, InvalidOffset
 from borzoi.router.target import Target
 from borzoi.shards.partitions.group_cursor import Cursor
 from borzoi.shards.rings.requests import Done
@@ -28,6 +29,7 @@ class Delayed(NamedTuple):
     message_count: int
     resubmitted: bool
     done: Done
+    expected: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -54,9 +56,21 @@ class OwnedPartition:
     sync_waiters: list[Ended] = field(default_factory=list)
     syncing: bool = False
     alive: bool = True
+    is_protected: bool = False
+    """Whether it takes no messages, because its stream of Liftbridge is read-only."""
     cursors: dict[int, Cursor] = field(default_factory=dict)  # by group
     window: Window | None = None  # None: not known, or there is no deduplication
     delayed: list[Delayed] = field(default_factory=list)
+
+    def check_append(self, expected: int | None) -> None:
+        """Raise unless the next message may be appended, and gets the offset that is expected."""
+        if self.is_protected:
+            raise FeatureUnavailable(f"partition {self.target} is read-only")
+        if expected is not None and expected != self.log.staged_end:
+            raise InvalidOffset(
+                f"offset {expected} expected in partition {self.target}, whose next one is"
+                f" {self.log.staged_end}"
+            )
 
     def end(self, status: int) -> None:
         """The partition is gone: all waiters get `status`, and nothing is published any more."""

@@ -31,7 +31,7 @@ from borzoi.shards.ports.owners import PartitionOwners
 from borzoi.shards.reading.readers import PartitionReaders
 from borzoi.shards.rings.asking import asked
 from borzoi.shards.rings.peers import Peers
-from borzoi.shards.rings.requests import Append, Done
+from borzoi.shards.rings.requests import Append, AppendAt, Done
 from borzoi.shares import user_taker
 
 
@@ -55,15 +55,26 @@ class OwnAppends:
         self._deduplication = deduplication
 
     def append(
-        self, target: Target, batch: memoryview, message_count: int, resubmitted: bool, done: Done
+        self,
+        target: Target,
+        batch: memoryview,
+        message_count: int,
+        resubmitted: bool,
+        done: Done,
+        expected: int | None = None,
     ) -> None:
-        """Append a checked batch. It is stamped in place; the caller keeps it until `done`."""
+        """Append a checked batch. It is stamped in place; the caller keeps it until `done`.
+
+        InvalidOffset is its status if its first message would not get the offset `expected`.
+        """
         partition = self._owned.get(target.namespace)
         try:
             if partition is None or partition.target.birth != target.birth:
                 partition = self.partitions.find(target)
             if self._deduplication is not None:
-                self._deduplication.append(partition, batch, message_count, resubmitted, done)
+                self._deduplication.append(
+                    partition, batch, message_count, resubmitted, done, expected
+                )
                 return
             if resubmitted:
                 stored = self._already_stored(partition, batch, message_count)
@@ -73,6 +84,8 @@ class OwnAppends:
                     return
                 batch = batch[message_start(batch, stored) :]
                 message_count -= stored
+            if expected is not None or partition.is_protected:
+                partition.check_append(expected)
             now_us = time.time_ns() // 1000
             if self._is_buffered:
                 # The journal outlives the request, the lent buffer does not.
@@ -118,18 +131,35 @@ class Appends:
         """The shard that owns the partition."""
         return self._owners.owner(target)
 
-    async def offset_of(
-        self, user: int, target: Target, batch: memoryview, count: int
-    ) -> int | None:
-        """Append `count` messages for a user; the offset of the first. Errors are raised.
+    async def offset_of(self, user: int, target: Target, batch: memoryview, count: int) -> int:
+        """Append `count` messages for a user; where the first new one lies. Errors are raised.
 
         The batch is writable memory of the caller, in the layout of the log. Its messages are
-        checked, and the user may send there. None if deduplication has left out the first.
+        checked, and the user may send there. If all are duplicates: where the first one lies.
         """
         clear_first_checksum(batch)
         owner = self.owner(target)
         await asked(lambda done: self.append(user, target, owner, batch, count, None, 0, done))
-        return first_stamped_offset(batch)
+        first = first_stamped_offset(batch)
+        assert first is not None, "an answered batch is stamped"
+        return first
+
+    async def append_at(self, user: int, target: Target, batch: memoryview, expected: int) -> None:
+        """Append one message, if it gets this offset. InvalidOffset says that it would not.
+
+        The owner of the partition compares, in the turn in which it appends.
+        """
+        clear_first_checksum(batch)
+        owner = self.owner(target)
+        if owner == self.shard:
+            await asked(lambda done: self._own.append(target, batch, 1, False, done, expected))
+            return
+        copied, position = self._copied(user, batch)
+        request = AppendAt(target.namespace, target.birth, expected, 0, position, batch.nbytes)
+        try:
+            await asked(lambda done: self._peers.ask(owner, request, done, copied))
+        finally:
+            copied.release()
 
     def append(
         self,
@@ -156,16 +186,27 @@ class Appends:
 
     def serve(self, _shard: int, request: Append, lent: memoryview, done: Done) -> None:
         """Append the batch that a peer lends."""
+        target = self._wanted(request.namespace, request.birth, done)
+        if target is not None:
+            is_resubmitted = request.is_resubmitted != 0
+            self._own.append(target, lent, request.message_count, is_resubmitted, done)
+
+    def serve_at(self, _shard: int, request: AppendAt, lent: memoryview, done: Done) -> None:
+        """Append the message that a peer lends, if it gets the offset that it expects."""
+        target = self._wanted(request.namespace, request.birth, done)
+        if target is not None:
+            is_resubmitted = request.is_resubmitted != 0
+            self._own.append(target, lent, 1, is_resubmitted, done, request.expected)
+
+    def _wanted(self, namespace: int, birth: int, done: Done) -> Target | None:
         self._metadata.refresh()
-        target = self._own.partitions.known_target(request.namespace, request.birth)
+        target = self._own.partitions.known_target(namespace, birth)
         if target is None:
             try:
-                target = self._owners.wanted(request.namespace, request.birth)
+                target = self._owners.wanted(namespace, birth)
             except BrokerError as error:
                 done(error.status)
-                return
-        is_resubmitted = request.is_resubmitted != 0
-        self._own.append(target, lent, request.message_count, is_resubmitted, done)
+        return target
 
     def _lend(
         self,
@@ -189,11 +230,11 @@ class Appends:
         message_count: int,
         done: Done,
     ) -> None:
-        copied = self._pool.take(batch.nbytes, user_taker(user))
-        if copied is None or copied.position is None:
-            done(ShardCommunicationError.status)
+        try:
+            copied, position = self._copied(user, batch)
+        except ShardCommunicationError as error:
+            done(error.status)
             return
-        copied.view[:] = batch
 
         def appended(status: int, first: int = 0, second: int = 0, third: int = 0) -> None:
             if status == 0:
@@ -201,4 +242,12 @@ class Appends:
             copied.release()
             done(status, first, second, third)
 
-        self._lend(target, owner, batch.nbytes, message_count, copied, copied.position, appended)
+        self._lend(target, owner, batch.nbytes, message_count, copied, position, appended)
+
+    def _copied(self, user: int, batch: memoryview) -> tuple[Buffer, int]:
+        """A copy of a batch in our arena, where it can be lent from, and its position."""
+        copied = self._pool.take(batch.nbytes, user_taker(user))
+        if copied is None or copied.position is None:
+            raise ShardCommunicationError(f"no buffer of {batch.nbytes} bytes is free")
+        copied.view[:] = batch
+        return copied, copied.position

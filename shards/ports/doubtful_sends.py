@@ -9,6 +9,7 @@ The owner writes first what it has in memory, so that all of it can be seen from
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import RequestAlreadyApplied
@@ -18,6 +19,7 @@ from borzoi.protocol.plain_log import end_of_message
 from borzoi.router.request_entry import Hint
 from borzoi.router.target import Target
 from borzoi.shards.partitions.durability import Durability
+from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.ports.owners import PartitionOwners
 from borzoi.shards.ports.requests import Flush
 from borzoi.shards.reading.readers import PartitionReaders
@@ -48,22 +50,28 @@ class DoubtfulSends:
     def __init__(
         self,
         owners: PartitionOwners,
+        own: Mapping[int, OwnedPartition],
         readers: PartitionReaders,
         durability: Durability,
         look_size_max: int = LOOK_SIZE_MAX,
         piece_size: int = PIECE_SIZE,
     ) -> None:
+        """`own` are the partitions of this shard, by namespace."""
         self._owners = owners
+        self._own = own
         self._readers = readers
         self._durability = durability
         self._look_size_max = look_size_max
         self._piece_size = piece_size
 
-    def hint(self, target: Target) -> Hint:
-        """What to note before a batch goes to this partition."""
+    def next_offset(self, target: Target) -> int:
+        """What to note before a batch goes to this partition: it will lie there or behind."""
+        own = self._own.get(target.namespace)
+        if own is not None and own.target.birth == target.birth:
+            # The same picture, without a look at the board.
+            return own.published.next_offset
         published = self._readers.published(target.slot)
-        is_there = published.birth == target.birth
-        return Hint(target.namespace, target.birth, published.next_offset if is_there else 0)
+        return published.next_offset if published.birth == target.birth else 0
 
     async def stored(
         self, target: Target, batch: memoryview, message_count: int, hint: Hint

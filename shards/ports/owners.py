@@ -42,6 +42,10 @@ class Owners(Generic[At]):
         """The shard that owns the partition."""
         return shard_of(target.namespace, self._shard_count)
 
+    def is_own(self, target: Target) -> bool:
+        """Whether this shard owns the partition."""
+        return shard_of(target.namespace, self._shard_count) == self.shard
+
     def do(self, request: AtOwner[At], done: Done) -> None:
         """Have a request carried out by the owner of its partition."""
         owner = self.owner(request.target)

@@ -25,7 +25,7 @@ from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.ports.requests import ResolvePoll
 from borzoi.shards.reading.readers import HEALS_MAX, PartitionReaders
 from borzoi.shards.reading.warm_reads import WARM_TRIES_MAX, WarmReads
-from borzoi.shards.rings.poll import Poll
+from borzoi.shards.rings.poll import ANSWER_SIZES, AnswerCut, Poll
 from borzoi.shards.rings.requests import Done, Request
 from borzoi.storage.outcome import Doubt, Extent, Packed, Slices
 from borzoi.storage.published import Published
@@ -105,7 +105,11 @@ class Reads:
         self._warm_reads = warm_reads
         self._peers = peers
         self._is_buffered = durability is Durability.BUFFERED
-        self._response_size_max = response_size_max
+        # By the cut of a poll: how many bytes of messages it returns, unless one alone is longer.
+        self._sizes_max = [
+            min(response_size_max, ANSWER_SIZES.get(cut, response_size_max)) for cut in AnswerCut
+        ]
+        self._follows = readers.read_on
         self.read_on: ReadOn = (
             _never if self._is_buffered else partial(readers.read_on, response_size_max)
         )
@@ -137,7 +141,7 @@ class Reads:
             return
         if start != NOT_KNOWN:
             reader = self._readers.reader(partition.target)
-            found = reader.read_on(published, start, poll.count_max, self._response_size_max)
+            found = reader.read_on(published, start, poll.count_max, self._sizes_max[poll.cut])
             if found is not None:
                 count, view = found
                 ended(0, published.next_offset - 1, Slices([view], count, start, view.nbytes))
@@ -156,7 +160,7 @@ class Reads:
                 published,
                 start,
                 poll.count_max,
-                self._response_size_max,
+                self._sizes_max[poll.cut],
                 for_commit=poll.auto_commit,
             )
             if extent is not None:
@@ -241,6 +245,12 @@ class Reads:
             if status or count == 0:
                 ended(status, current, None)
                 return
+            following = self._follows(self._sizes_max[poll.cut], target, start, count)
+            if following is not None and following[1] == count:
+                # What nearly every member finds: it goes on where it was.
+                view = following[2]
+                ended(0, current, Slices([view], count, start, view.nbytes))
+                return
 
             def read(status: int, _current: int, slices: Slices | None) -> None:
                 if poll.auto_commit and slices is not None and _lacks(slices, start, count):
@@ -269,7 +279,7 @@ class Reads:
         ended: Ended[Slices],
         copied_max: int | None = None,
     ) -> None:
-        bytes_max = self._response_size_max
+        bytes_max = self._sizes_max[poll.cut]
         readers, warm_reads = self._readers, self._warm_reads
         Search(readers, warm_reads, target, poll, look, ended, bytes_max, copied_max).run()
 

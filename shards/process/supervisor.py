@@ -19,6 +19,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -36,13 +37,16 @@ from borzoi.shards.host.cpus import Placement, read_numa_topology, resolve_cpus
 from borzoi.shards.host.file_limits import raise_file_limit
 from borzoi.shards.host.memory import granted_memory, memory_budget_per_shard
 from borzoi.shards.identity.root_account import GENERATED_PREFIX, ROOT_PASSWORD_FILE, RootAccount
+from borzoi.shards.listening.free_doors import check_doors_are_free
 from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.nursery.link import Nursery, NurseryFailed, reap_orphans, take_in_orphans
 from borzoi.shards.nursery.process import NurseryProcess
 from borzoi.shards.nursery.spawning import Spawner, WorkerProcess
 from borzoi.shards.orders.spec import CANNOT_BOOT, Event, Order, write_shown
+from borzoi.shards.process.greeting import Greeting, greet
 from borzoi.shards.process.hangup import Hangup
 from borzoi.shards.process.orderly_stop import STOPPED, OrderlyStop
+from borzoi.shards.process.service_notice import ServiceNotice
 from borzoi.shards.process.worker_deaths import WorkerDeaths
 from borzoi.shards.settings.addresses import is_loopback
 from borzoi.shards.settings.errors import ConfigError
@@ -56,6 +60,12 @@ LOG: Final = logging.getLogger(__name__)
 
 FAILED: Final = 1
 """Exit code of a broker that could not start, or not go on; of a stop see orderly_stop.py."""
+
+SLOW_LOOPS: Final = (
+    "the loops over messages are plain Python, which costs most of the speed: install a C compiler"
+    " and Python's headers (Debian: gcc python3-dev) and install borzoi again, in a checkout by"
+    " removing .venv; or unset BORZOI_PLAIN_LOOPS if it is set"
+)
 
 WATCH_INTERVAL_S: Final = 1.0
 WATCH_LATE_MAX_S: Final = 1.0
@@ -83,7 +93,14 @@ def run(
     os.umask(0o077)
     certificates = read_certificates(config)
     try:
-        data = open_data_directory(config, (*warnings, *placement.notes), options)
+        data = open_data_directory(
+            config,
+            (*warnings, *placement.notes),
+            options,
+            check_doors=partial(
+                check_doors_are_free, open_doors(config), shares_port=options.shares_port
+            ),
+        )
     except OSError as error:
         raise ConfigError(f"system.path is {config.system.path}: {error}") from error
     if data is None:
@@ -151,6 +168,7 @@ class Supervisor:
         self._hangup = Hangup()
         self._replacing: set[asyncio.Task[None]] = set()
         self._watch_due_at = 0.0
+        self._notice = ServiceNotice()
         logs = Path(config.system.path) / config.system.logging.path
         self._deaths = WorkerDeaths(logs, self._workers, spawner.suspects, spawner.arena_size)
 
@@ -227,6 +245,8 @@ class Supervisor:
             await self._event(worker, "listening")
         self._tell_certificates()
         self._write_current_config(doors)
+        ready_after_s = time.monotonic() - began
+        cpus = ", ".join("any" if one.cpu is None else str(one.cpu) for one in self._placement.cpus)
         LOG.info(
             "borzoi %s serves TCP%s on %s with %d shards on CPUs %s, durability %s, data in %s,"
             " %s loops; ready after %.2f s",
@@ -234,20 +254,37 @@ class Supervisor:
             " with TLS" if "tcp" in self._spawner.certificates else "",
             doors.get("tcp", "no port"),
             len(self._workers),
-            ", ".join("any" if one.cpu is None else str(one.cpu) for one in self._placement.cpus),
+            cpus,
             self._config.system.partition.durability,
             self._layout.root,
             LOOPS,
-            time.monotonic() - began,
+            ready_after_s,
         )
-        if "websocket" in doors:
-            scheme = "wss" if "websocket" in self._spawner.certificates else "ws"
-            LOG.info("WebSocket is at %s://%s", scheme, doors["websocket"])
-        if "http" in doors:
-            scheme = "https" if "http" in self._spawner.certificates else "http"
-            LOG.info("HTTP is at %s://%s", scheme, doors["http"])
-        if "metrics" in doors:
-            self._tell_metrics(doors["metrics"])
+        if LOOPS == "plain":
+            LOG.warning("%s", SLOW_LOOPS)
+        self._tell_doors(doors)
+        self._notice.ready(f"serves TCP on {doors.get('tcp', 'no port')}")
+        if self._spawner.greets:
+            self._greet(doors, cpus, ready_after_s)
+
+    def _greet(self, doors: Mapping[str, str], cpus: str, ready_after_s: float) -> None:
+        root = self._root
+        http = doors.get("http", "")
+        is_private = bool(http) and is_loopback(http)
+        greeting = Greeting(
+            doors=doors,
+            encrypted=frozenset(self._spawner.certificates),
+            metrics_endpoint=self._config.http.metrics.endpoint,
+            has_console=self._config.http.web_ui or (self._config.console.enabled and is_private),
+            shards=len(self._workers),
+            cpus=cpus,
+            durability=self._config.system.partition.durability,
+            data=os.path.abspath(self._layout.root),
+            ready_after_s=ready_after_s,
+            username=None if root is None else root.username,
+            has_known_password=root is not None and root.is_well_known,
+        )
+        greet(greeting, as_json=self._config.system.logging.json)
 
     async def _bring_up(self, worker: WorkerProcess) -> None:
         """Spawn it; a nursery that fails has a successor."""
@@ -399,6 +436,7 @@ class Supervisor:
         late_s = self._loop.time() - self._watch_due_at
         self._watch_due_at = self._loop.time() + WATCH_INTERVAL_S
         self._reap_orphans()
+        self._notice.alive()
         if late_s > WATCH_LATE_MAX_S:
             # We did not move either: the whole broker was paused. Give the workers their turn.
             LOG.warning("the broker stood still for %.1f s", late_s)
@@ -424,6 +462,7 @@ class Supervisor:
 
     async def _stop_all(self) -> None:
         self._stopping = True
+        self._notice.stopping()
         for task in list(self._replacing):
             task.cancel()
         self._exit_code = await self._orderly_stop.run() or self._exit_code
@@ -439,6 +478,18 @@ class Supervisor:
             os.path.join(self._layout.runtime, CURRENT_CONFIG_FILE), text.encode()
         )
 
+    def _tell_doors(self, doors: Mapping[str, str]) -> None:
+        if "websocket" in doors:
+            scheme = "wss" if "websocket" in self._spawner.certificates else "ws"
+            LOG.info("WebSocket is at %s://%s", scheme, doors["websocket"])
+        if "quic" in doors:
+            LOG.info("QUIC is at %s", doors["quic"])
+        if "http" in doors:
+            scheme = "https" if "http" in self._spawner.certificates else "http"
+            LOG.info("HTTP is at %s://%s", scheme, doors["http"])
+        if "metrics" in doors:
+            self._tell_metrics(doors["metrics"])
+
     def _tell_certificates(self) -> None:
         """Log them, and leave those that the broker has made where clients can be given them."""
         for door, certificate in self._spawner.certificates.items():
@@ -446,7 +497,9 @@ class Supervisor:
             if certificate.self_signed:
                 path = os.path.join(self._layout.runtime, f"{door}_certificate.pem")
                 Files().write_atomically(path, certificate.chain)
-                LOG.warning("clients trust the door %s only if they are given %s", door, path)
+                # The official clients verify nothing over QUIC, unless they are asked to.
+                level = logging.INFO if door == "quic" else logging.WARNING
+                LOG.log(level, "clients trust the door %s only if they are given %s", door, path)
 
     def _tell_metrics(self, address: str) -> None:
         url = f"http://{address}{self._config.http.metrics.endpoint}"

@@ -26,6 +26,7 @@ from borzoi.router.ring import DRAIN_MAX, RING_SLOTS
 from borzoi.router.wake import Wake
 from borzoi.shards.faults.in_work import NOTHING, OF_PEER, REQUEST, WHERE_BITS, WHERE_MASK
 from borzoi.shards.loop.periodic import Periodic
+from borzoi.shards.loop.slow_requests import Course, SlowRequests, timed
 from borzoi.shards.rings.requests import DeathRule, Done, Request, Serve, ignore
 
 ABANDONED: Final = -1
@@ -50,6 +51,7 @@ class InFlight(msgspec.Struct, eq=False):
     done: Done
     buffer: Buffer | None
     since: float
+    course: Course | None = None
     abandoned: bool = False
     deaths: int = 0
 
@@ -104,6 +106,8 @@ class Peers:
         self._peers: dict[int, Peer] = {}
         self._next_id = NEXT_ID
         self._in_work = own_control.in_work
+        self.slow: SlowRequests | None = None
+        """Watches where the time of requests goes, if that is wanted."""
         self._pushed: set[int] = set()
         self._drain_scheduled = False
         self._away_checks = Periodic(loop, AWAY_CHECK_INTERVAL_S, self._check_away)
@@ -192,7 +196,8 @@ class Peers:
         self._next_id = self._next_id + NEXT_ID & ID_MASK
         if buffer is not None:
             buffer.hold()
-        self._send(peer, InFlight(request, request_id, done, buffer, now))
+        course = None if self.slow is None else self.slow.current
+        self._send(peer, InFlight(request, request_id, done, buffer, now, course))
 
     def tell_all(self, request: Request) -> None:
         """Let every other shard know something that needs no answer."""
@@ -253,6 +258,8 @@ class Peers:
     def _take_reply(self, peer: Peer, words: tuple[int, ...]) -> None:
         entry = peer.in_flight.pop(words[1])
         entry.give_back()
+        if entry.course is not None:
+            entry.course.was_asked(entry.since)
         if not entry.abandoned:
             entry.done(words[0] & 0xFFFFFFFF, words[2], words[3], words[4])
 
@@ -276,6 +283,8 @@ class Peers:
             assert pushed, "the asking shard has more requests in flight than replies have slots"
             self.push_done(peer.shard)
 
+        if self.slow is not None:
+            answer = timed(self.slow, peer.shard, kind.__name__, answer)
         self._in_work[OF_PEER] = request_id & WHERE_MASK | peer.shard + 1 << WHERE_BITS
         serve(peer.shard, request, lent, answer)
         self._in_work[OF_PEER] = NOTHING

@@ -152,5 +152,25 @@ class Append(Request):
         self.is_resubmitted = 1
 
 
+class AppendAt(Request):
+    """Append the message that is lent, if it gets the offset that is expected."""
+
+    KIND = 37
+    LENDS = True
+    OF_CLIENT = True
+    IS_BATCH = True
+
+    namespace: int
+    birth: int
+    expected: int
+    is_resubmitted: int
+    position: int
+    length: int
+
+    def submit_again(self) -> None:
+        """Let the successor look whether its predecessor has written the message."""
+        self.is_resubmitted = 1
+
+
 Serve = Callable[[int, Any, memoryview, Done], None]
 """Carries out a request of a peer: asking shard, request, what it lends, how to answer."""

@@ -1,6 +1,6 @@
-"""One shard put together, and its life.
+"""The life of one worker: boot, serve, stop.
 
-Owns every object of a worker: it alone knows all rooms and wires them. Read worker_process.py
-(the process), worker.py (the order of its life), shard.py (what it is made of), storage.py and
-memory.py.
+Owns the order in which the parts of a shard begin and end; the parts are made in the room `wiring`.
+Read worker_process.py (the process), worker.py (its life) and first_boot.py (how shard 0
+opens the metadata).
 """

@@ -11,9 +11,10 @@ from borzoi.shards.identity.root_account import DEFAULT_PASSWORD
 from borzoi.shards.metadata.state import ROOT_USER_ID
 from borzoi.shards.metadata_log.writer import MetadataWriter, SnapshotRule, open_writer
 from borzoi.shards.orders.spec import Root
-from borzoi.shards.run.cannot_boot import CannotBoot
-from borzoi.shards.settings.open_doors import is_loopback_only
+from borzoi.shards.settings.addresses import is_loopback
+from borzoi.shards.settings.open_doors import WITH_LOGIN, is_loopback_only, open_doors
 from borzoi.shards.settings.schema import Config
+from borzoi.shards.wiring.cannot_boot import CannotBoot
 from borzoi.storage.encrypted import Encryption
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
@@ -31,6 +32,7 @@ def open_metadata(
     published: PublishedLog,
     slots_max: int,
     encryption: Encryption | None = None,
+    refuses_known_password: bool = False,
 ) -> tuple[MetadataWriter, bool]:
     """The writer, and whether it has just made the root user. Publish its end before serving."""
     system = config.system
@@ -62,14 +64,27 @@ def open_metadata(
         now_us = time.time_ns() // 1000
         created = ensure_root(writer, root.username, root.password_hash, now_us)
     if not is_loopback_only(config):
-        _warn_of_known_password(writer)
+        _tell_of_known_password(config, writer, refuses=refuses_known_password)
     return writer, created
 
 
-def _warn_of_known_password(writer: MetadataWriter) -> None:
+def _tell_of_known_password(config: Config, writer: MetadataWriter, *, refuses: bool) -> None:
     """A directory that began its life on loopback may still have the password of that time."""
     root = writer.state.users[ROOT_USER_ID]
-    if verify_password(root.password_hash, DEFAULT_PASSWORD):
+    if not verify_password(root.password_hash, DEFAULT_PASSWORD):
+        return
+    if not refuses:
         LOG.warning(
             "others can connect, and the password of %s is the default: change it", root.username
         )
+        return
+    doors = open_doors(config)
+    reachable = ", ".join(
+        f"{name}.address is {doors[name]}"
+        for name in WITH_LOGIN
+        if name in doors and not is_loopback(doors[name])
+    )
+    raise CannotBoot(
+        f"{reachable}, and the password of {root.username!r} is the well-known one: change it with"
+        " `borzoi reset-root`, listen on loopback, or say --with-default-root-credentials"
+    )

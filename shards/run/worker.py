@@ -27,8 +27,9 @@ from borzoi.router.placement import shard_of
 from borzoi.shards.changes.service import publish_log, published_log
 from borzoi.shards.changes.writing import METADATA_SHARD
 from borzoi.shards.config import Config, from_json
-from borzoi.shards.config.environment import PREFIX
 from borzoi.shards.directory.log_lines import LineHandler
+from borzoi.shards.host.collector import made_to_stay
+from borzoi.shards.listening.free_doors import cannot_listen
 from borzoi.shards.listening.sockets import check_port_is_free
 from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.loop.tasks import Tasks
@@ -43,13 +44,13 @@ from borzoi.shards.orders.spec import (
     read_shown,
 )
 from borzoi.shards.rings.peers import Peers
-from borzoi.shards.run.cannot_boot import CannotBoot
 from borzoi.shards.run.first_boot import open_metadata
-from borzoi.shards.run.memory import ShardMemory
-from borzoi.shards.run.shard import Shard
-from borzoi.shards.run.storage import ShardStorage
 from borzoi.shards.settings.errors import ConfigError
 from borzoi.shards.settings.schema import TcpSocket
+from borzoi.shards.wiring.cannot_boot import CannotBoot
+from borzoi.shards.wiring.memory import ShardMemory
+from borzoi.shards.wiring.shard import Shard
+from borzoi.shards.wiring.storage import ShardStorage
 from borzoi.storage.wal import WalDamaged
 
 LOG: Final = logging.getLogger(__name__)
@@ -111,6 +112,15 @@ class Worker:
 
     async def _boot(self) -> bool:
         """Boots until clients are let in; False if the order to stop came before that."""
+        with made_to_stay():
+            if not await self._recover():
+                return False
+        self.tell(Event("recovered"))
+        await self._listen()
+        return True
+
+    async def _recover(self) -> bool:
+        """Makes all that is there before a client comes; False if the order to stop came first."""
         if self._spec.shard == METADATA_SHARD:
             writer = self._open_metadata()
             copy = writer.copy
@@ -141,11 +151,7 @@ class Worker:
         )
         self._memory.control.beat(time.monotonic_ns())
         self._peers.start(self._shard.ring_table)
-        if not await self._take_up_metadata(copy.applied_index):
-            return False
-        self.tell(Event("recovered"))
-        await self._listen()
-        return True
+        return await self._take_up_metadata(copy.applied_index)
 
     async def _open_copy(self) -> MetadataCopy:
         """A copy of the metadata whose log is the one that the board speaks of.
@@ -177,6 +183,7 @@ class Worker:
             published=published_log(board),
             slots_max=self._spec.board_slots,
             encryption=self._storage.encryption,
+            refuses_known_password=self._spec.refuses_known_password,
         )
         publish_log(board, writer.published)
         self.tell(Event("metadata_ready", root_created=root_created))
@@ -188,7 +195,7 @@ class Worker:
         The predecessor may have died between an entry and its barrier. A peer that has stopped by
         now does not answer, so only an order to stop ends the waiting then.
         """
-        writing, coordinator = self._shard.writing, self._shard.coordinator
+        writing, coordinator = self._shard.writing, self._shard.groups.coordinator
         if writing is not None:
             if not await self._supervisor.unless_stopped(writing.barrier(applied_index)):
                 return False
@@ -206,10 +213,17 @@ class Worker:
             "http": self._shard.web.listen,
             "metrics": self._shard.metrics_door.listen,
         }
+        if self._shard.quic is not None:
+            listeners["quic"] = self._shard.quic.listen
+        if self._shard.bridge is not None:
+            listeners["liftbridge"] = self._shard.bridge.listen
         self._show_certificates()
         self._is_listening = True
         doors = {
-            name: await self._open_door(name, wanted[name], listeners[name]) for name in wanted
+            name: await self._open_door(name, wanted[name], listeners[name])
+            if name in listeners
+            else wanted[name]  # where shard 0 has it
+            for name in wanted
         }
         self._shard.cluster.addresses.update(doors)
         # The supervisor watches from now on, and the slowest shard may have taken minutes.
@@ -219,6 +233,10 @@ class Worker:
     def _show_certificates(self) -> None:
         self._shard.listener.show(self._certificates)
         self._shard.web.show(self._certificates)
+        if self._shard.quic is not None:
+            self._shard.quic.show(self._certificates)
+        if self._shard.bridge is not None:
+            self._shard.bridge.show(self._certificates)
 
     async def _listen_at(self, door: str, options: TcpSocket, address: str) -> str:
         return await self._shard.listener.listen(door, address, options)
@@ -231,16 +249,13 @@ class Worker:
         """
         is_first = self._spec.doors is None and self._spec.shard == METADATA_SHARD
         try:
-            if is_first and (name == "metrics" or not self._spec.shares_port):
+            if is_first and name != "quic" and (name == "metrics" or not self._spec.shares_port):
                 check_port_is_free(address)
             return await listen(address)
         except ConfigError as error:
             raise CannotBoot(str(error)) from error
         except OSError as error:
-            problem = (
-                f"cannot listen on {address}: {error};"
-                f" {name}.address or {PREFIX}{name.upper()}_ADDRESS names another address"
-            )
+            problem = cannot_listen(name, address, error)
             if name != "tcp" and self._spec.doors is not None:
                 # Another process took the port meanwhile; the broker serves clients without it.
                 LOG.error("no %s from this shard: %s", name, problem)
@@ -265,6 +280,8 @@ class Worker:
         self._memory.control.beat(time.monotonic_ns())
         self._shard.listener.check_deadlines()
         self._shard.web.check_deadlines()
+        if self._shard.bridge is not None:
+            self._shard.bridge.check_deadlines()
         self._memory.pool.trim(IDLE_POOL_BYTES_MAX)
 
     def _save(self) -> None:
@@ -300,12 +317,14 @@ class Worker:
 
     async def _stop(self) -> int:
         """Stop serving, bring everything to the disk, and note that it was a clean stop."""
+        if self._shard.quic is not None:
+            self._shard.quic.close()
         self._shard.listener.close()
         await self._shard.web.close()
+        if self._shard.bridge is not None:
+            await self._shard.bridge.close()
         self._shard.metrics_door.close()
-        if self._shard.archiver is not None:
-            self._shard.archiver.stop()
-        self._shard.compressing.stop()
+        self._shard.segment_work.stop()
         await self._tasks.drain(STOP_TASKS_TIMEOUT_S)
         self._peers.stop()
         if self._saver is not None:

@@ -19,10 +19,11 @@ import uvloop
 from borzoi.shards.config import from_json
 from borzoi.shards.directory.log_lines import LineHandler, set_up_logging, shard_speaker
 from borzoi.shards.faults.crash_reports import trace_into
+from borzoi.shards.host.allocator import keep_freed_memory
 from borzoi.shards.host.cpus import pin_to_cpu, set_memory_policy
 from borzoi.shards.orders.spec import BROKEN, CANNOT_BOOT, Event, WorkerSpec
-from borzoi.shards.run.cannot_boot import CannotBoot
 from borzoi.shards.run.worker import Worker
+from borzoi.shards.wiring.cannot_boot import CannotBoot
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ def run_worker(spec: WorkerSpec) -> NoReturn:
     # The supervisor gives the order to stop; a terminal's Ctrl-C or end reaches the whole group.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    keep_freed_memory()
     warnings = [pin_to_cpu(spec.cpu), set_memory_policy(spec.node)]
     config = from_json(bytes(spec.config))
     handler = set_up_logging(

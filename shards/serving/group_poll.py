@@ -6,30 +6,36 @@ no error, but nothing. By callbacks, and without state: a session has one reques
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
-from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.errors import (
     ConsumerGroupMemberNotFound,
     NotResolvedConsumer,
     PartitionNotFound,
 )
 from borzoi.protocol.generations import Generation
-from borzoi.protocol.identifiers import ConsumerKind
-from borzoi.shards.handlers.membership import GroupCaller, membership
+from borzoi.protocol.identifiers import ConsumerKind, Identifier
+from borzoi.router.target import Target
+from borzoi.shards.changes.service import MetadataService
+from borzoi.shards.handlers.membership import GroupCaller, require_registered
 from borzoi.shards.handlers.services import Services
+from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.metadata.state import Stream, Topic
-from borzoi.shards.rings.poll import Poll
+from borzoi.shards.rings.poll import AnswerCut, Poll
 from borzoi.shards.rosters.roster import Holding
 from borzoi.shards.rosters.share import Share
 from borzoi.shards.serving.reply import Messages, Reply
 from borzoi.storage.outcome import NO_SLICES, Slices
+
+GROUP: Final = int(ConsumerKind.GROUP)
 
 
 class GroupPoller(GroupCaller, Protocol):
     """What a poll needs of its session."""
 
     generation: Generation
+    cut: AnswerCut
+    """How long an answer its client reads."""
 
     @property
     def reply(self) -> Callable[[Reply], None]:
@@ -42,29 +48,101 @@ class GroupPoller(GroupCaller, Protocol):
     def fail_with(self, status: int) -> None:
         """Answer with an error, or close without an answer if the outcome is unknown."""
 
+    def move_to(self, shard: int) -> None:
+        """Go on there, if connections move."""
+
+
+class GroupRoute:
+    """What the first bytes of a group's poll mean, while the metadata does not change.
+
+    `partition_id` is the client's choice, None if the next of the round is wanted.
+    """
+
+    __slots__ = (
+        "_home",
+        "_homed",
+        "_metadata",
+        "_targets",
+        "_topic",
+        "birth",
+        "group",
+        "partition_id",
+        "partitions_count",
+    )
+
+    def __init__(
+        self,
+        metadata: MetadataService,
+        stream: Stream,
+        topic: Topic,
+        identifier: Identifier,
+        partition_id: int | None,
+    ) -> None:
+        """The group must exist."""
+        group = topic.group(identifier)
+        self._metadata = metadata
+        self._topic = topic
+        self._targets: dict[int, Target] = {}
+        self._homed: Share | None = None
+        self._home: int | None = None
+        self.group = GroupRef(stream.id, topic.id, group.id)
+        self.birth = group.birth
+        self.partition_id = partition_id
+        self.partitions_count = topic.partitions_count
+
+    def target(self, partition_id: int) -> Target:
+        """The partition as the metadata has it; at most all of a topic are kept."""
+        target = self._targets.get(partition_id)
+        if target is None:
+            target = self._metadata.target(self.group.stream_id, self._topic, partition_id)
+            self._targets[partition_id] = target
+        return target
+
+    def home(self, share: Share, owner_of: Callable[[Target], int]) -> int | None:
+        """The shard that owns all partitions of a member; None if there is no such shard."""
+        if self._homed is not share:
+            owners = {
+                owner_of(self.target(one.partition))
+                for one in share.turns
+                if one.partition < self.partitions_count
+            }
+            self._homed = share
+            self._home = owners.pop() if len(owners) == 1 else None
+        return self._home
+
+
+class WantedOfGroup(NamedTuple):
+    """The last bytes of a poll: where to begin, how much, and whether it commits."""
+
+    strategy: int
+    value: int
+    count_max: int
+    auto_commit: bool
+
 
 def begin_group_poll(
-    services: Services, poller: GroupPoller, command: PollMessages, stream: Stream, topic: Topic
+    services: Services, poller: GroupPoller, route: GroupRoute, wanted: WantedOfGroup
 ) -> None:
-    """Carry out a poll whose stream, topic and permission have been checked."""
-    try:
-        share = membership(services, poller, stream, topic, command.consumer.id)
-    except ConsumerGroupMemberNotFound:
+    """Carry out a poll whose stream, topic, permission and group have been checked."""
+    require_registered(services, poller)
+    share = services.groups.local.find(poller.client_id, route.group, route.birth)
+    if share is None:
         if not poller.generation.chooses:
-            raise
+            raise ConsumerGroupMemberNotFound(f"client {poller.client_id} is not in {route.group}")
         # It chose from what it held in a session that has ended: it will ask what it holds now.
         poller.reply(_nothing(poller))
         return
-    if command.partition_id is not None:
-        holding = share.held.get(command.partition_id)
-        if poller.generation.chooses and command.partition_id in share.assignment.leaving:
+    chosen = route.partition_id
+    if chosen is not None:
+        holding = share.held.get(chosen)
+        if poller.generation.chooses and chosen in share.assignment.leaving:
             holding = None
     else:
-        holding = poller.turns.next(share, topic.partitions_count)
-    if holding is None or holding.partition >= topic.partitions_count:
+        holding = poller.turns.next(share, route.partitions_count)
+    if holding is None or holding.partition >= route.partitions_count:
         poller.reply(_nothing(poller))
         return
-    _poll(services, poller, command, stream, topic, share, holding)
+    _poll(services, poller, route, wanted, share, holding)
 
 
 def _nothing(poller: GroupPoller) -> Messages:
@@ -75,33 +153,34 @@ def _nothing(poller: GroupPoller) -> Messages:
 def _poll(
     services: Services,
     poller: GroupPoller,
-    command: PollMessages,
-    stream: Stream,
-    topic: Topic,
+    route: GroupRoute,
+    wanted: WantedOfGroup,
     share: Share,
     holding: Holding,
 ) -> None:
     poller.turns.note_poll(share, holding)
-    target = services.metadata.target(stream.id, topic, holding.partition)
-    strategy = command.strategy
-    poll = Poll(
-        strategy.kind,
-        strategy.value,
-        command.count,
-        ConsumerKind.GROUP,
-        share.assignment.group.group_id,
-        command.auto_commit,
-        poller.user,
-    )
+    partition_id = holding.partition
+    strategy, value, count_max, auto_commit = wanted
+    group_id, user, cut = route.group.group_id, poller.user, poller.cut
+    poll = Poll(strategy, value, count_max, GROUP, group_id, auto_commit, user, cut)
+
+    groups = services.groups
+    target = route.target(partition_id)
 
     def polled(status: int, current: int, slices: Slices | None) -> None:
         if status == 0:
             views, count, _, size = NO_SLICES if slices is None else slices
-            poller.reply(Messages(holding.partition, current, count, views, size))
+            poller.reply(Messages(partition_id, current, count, views, size))
+            if not groups.owners.is_own(target):
+                home = route.home(share, groups.owners.owner)
+                # Not here: it may have asked for a partition that it is about to lose.
+                if home is not None and home != groups.owners.shard:
+                    # All that it polls is decided there: one hop less for each poll.
+                    poller.move_to(home)
         elif status in (NotResolvedConsumer.status, PartitionNotFound.status):
             # It went to another member, or was purged or deleted, while we were asking.
             poller.reply(_nothing(poller))
         else:
             poller.fail_with(status)
 
-    services.groups.poll(target, poll, share.claim(holding), polled)
+    groups.poll(target, poll, share.claim(holding), polled)

@@ -26,9 +26,8 @@ from borzoi.protocol.errors import (
     StaleClient,
     TransientOutcomeUnknown,
 )
-from borzoi.protocol.responses.sent import SentBatch
 from borzoi.router.buffer import Buffer
-from borzoi.router.placement import unpack_namespace
+from borzoi.router.request_entry import beginner_word
 from borzoi.router.target import Target
 from borzoi.shards.changes.proposals import COMMANDS
 from borzoi.shards.changes.writing import METADATA_SHARD
@@ -88,7 +87,9 @@ class Numbered:
         self.is_in_doubt = False
         # An answer would outlive the batch that it speaks of: a repeat looks for it instead.
         self._may_be_lost = services.durability is Durability.BUFFERED
-        self._first_offset: int | None = None  # of a batch that is stored in part
+        self._own = beginner_word(services.numbers.own)
+        self._next_offset = services.doubtful_sends.next_offset
+        self.first_offset: int | None = None  # of a batch that is stored in part
 
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
         """Carry out one request, unless that was done before."""
@@ -97,8 +98,16 @@ class Numbered:
             self._session.begin(code, payload, buffer, start)
             return
         held = self._held
-        last = held.entry.begun
-        if held.is_given_up:
+        last = held.begun
+        if code == SEND_MESSAGES and number > last and not held.is_given_up:
+            # What nearly every request is: begun when it is known where the batch goes.
+            self._number = number
+            self._code = code
+            if self.is_in_doubt:
+                self.is_in_doubt = False
+                self.first_offset = None
+            self._session.begin(code, payload, buffer, start)
+        elif held.is_given_up:
             self._reply(STALE)
         elif number < last:
             self._reply(FORGOTTEN)
@@ -106,20 +115,28 @@ class Numbered:
             self._repeat(code, payload, buffer, start)
         else:
             self._start(number, code)
-            if code != SEND_MESSAGES:
-                held.begin(number)
+            held.begin(number)
             # The log of changes remembers longer than the memory of a client.
             if last or code not in CHANGES or not self._was_made(code, payload):
                 self._session.begin(code, payload, buffer, start)
 
     def begin_send(self, target: Target) -> None:
         """The batch in work goes there now."""
-        self._held.begin(self._number, self._services.doubtful_sends.hint(target))
+        # Written out here, because it runs for nearly every request.
+        held, number = self._held, self._number
+        held.is_in_work = True
+        held.begun = number
+        namespace, birth, _ = target
+        held.entry.begin_send(number, self._own, namespace, birth, self._next_offset(target))
 
     def reply(self, reply: Reply) -> None:
         """End the request in work, and remember how."""
         if self._number:
-            reply = self._remembered(reply)
+            if type(reply) is Payload and not self._may_be_lost:
+                # A send, most of the time.
+                self._held.end(0, reply.payload)
+            else:
+                reply = self._remembered(reply)
             self._number = 0
             self._session.request = None
         self._reply(reply)
@@ -132,8 +149,9 @@ class Numbered:
         self._number = number
         self._code = code
         self.is_in_doubt = False
-        self._first_offset = None
-        self._session.request = RequestKey(self._client, number)
+        self.first_offset = None
+        if code != SEND_MESSAGES:
+            self._session.request = RequestKey(self._client, number)
 
     # A number that was begun before.
 
@@ -148,7 +166,7 @@ class Numbered:
         ):
             self._reply(TRY_AGAIN)
         else:
-            self._start(held.entry.begun, code)
+            self._start(held.begun, code)
             self.is_in_doubt = True
             held.begin_again()
             if code not in CHANGES or not self._was_made(code, payload):
@@ -196,11 +214,12 @@ class Numbered:
             self._session.reply(UNKNOWN_OUTCOME)
             return None
         if found.message_count:
-            self._first_offset = found.first_offset
+            self.first_offset = found.first_offset
         if found.message_count < count:
             return found.message_count
-        place = unpack_namespace(route.target.namespace)
-        self._session.reply(Value(SEND_MESSAGES, SentBatch(*place, found.first_offset)))
+        confirms = self._session.generation.confirms
+        assert confirms is not None, "clients that number their requests read confirmations"
+        self._session.reply(Payload(confirms(*route.place, found.first_offset)))
         return None
 
     # The end of a request.
@@ -208,15 +227,13 @@ class Numbered:
     def _remembered(self, reply: Reply) -> Reply:
         held = self._held
         if type(reply) is Value:
-            value = reply.value
-            if self._first_offset is not None and isinstance(value, SentBatch):
-                value = _begins_at(value, self._first_offset)
-            body = self._session.generation.replies[reply.code](value)
+            reply = Payload(self._session.generation.replies[reply.code](reply.value))
+        if type(reply) is Payload:
             if self._code == SEND_MESSAGES and self._may_be_lost:
                 held.end_in_doubt()
             else:
-                held.end(0, body)
-            return Payload(body)
+                held.end(0, reply.payload)
+            return reply
         assert type(reply) is Status, "a numbered request ends with a value or a status"
         if reply.status is None or reply.close:
             held.end_in_doubt()
@@ -230,7 +247,7 @@ class Numbered:
             and reply.status == ConsumerOffsetNotFound.status
         ):
             reply = OK
-        if held.entry.begun != self._number:
+        if held.begun != self._number:
             # Refused before anything was done.
             held.begin(self._number)
         held.end(reply.status or 0)
@@ -247,11 +264,13 @@ class NumberedSending(Sending):
         self._numbered = numbered
 
     def _append(self, work: PendingSend) -> None:
-        if self._numbered.is_in_doubt:
+        numbered = self._numbered
+        if numbered.is_in_doubt:
             self._services.tasks.start(self._append_missing(work))
         else:
-            self._numbered.begin_send(work[1].target)
-            super()._append(work)
+            numbered.begin_send(work[1].target)
+            self._begun_at = None
+            Sending._append(self, work)
 
     async def _append_missing(self, work: PendingSend) -> None:
         """Append what a worker that died has not stored of a batch."""
@@ -261,8 +280,5 @@ class NumberedSending(Sending):
             start = message_start(batch, stored)
             rest = batch[start:]
             clear_first_checksum(rest)
-            super()._append((count - stored, route, rest, buffer, position + start))
-
-
-def _begins_at(sent: SentBatch, offset: int) -> SentBatch:
-    return SentBatch(sent.stream_id, sent.topic_id, sent.partition_id, offset)
+            self._begun_at = self._numbered.first_offset
+            Sending._append(self, (count - stored, route, rest, buffer, position + start))

@@ -12,18 +12,25 @@ from borzoi.protocol.codes import Code
 from borzoi.protocol.commands.messages import PollMessages
 from borzoi.protocol.errors import BrokerError, InvalidCommand, PartitionNotFound
 from borzoi.protocol.generations import encode_command
-from borzoi.protocol.identifiers import ConsumerKind, StrategyKind, consumer_number
+from borzoi.protocol.identifiers import ConsumerKind, StrategyKind
 from borzoi.router.target import Target
+from borzoi.shards.handlers.membership import require_registered
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.access import require
-from borzoi.shards.rings.poll import Poll
-from borzoi.shards.serving.group_poll import GroupPoller, begin_group_poll
+from borzoi.shards.rings.poll import ANSWER_SIZES, AnswerCut, Poll
+from borzoi.shards.serving.group_poll import (
+    GroupPoller,
+    GroupRoute,
+    WantedOfGroup,
+    begin_group_poll,
+)
 from borzoi.shards.serving.new_life import Named, new_life
 from borzoi.shards.serving.reply import Messages
 from borzoi.storage.outcome import NO_SLICES, Slices
 
 ROUTES_MAX: Final = 64
 OFFSET: Final = int(StrategyKind.OFFSET)
+SHORTEST_CUT: Final = min(ANSWER_SIZES.values())
 STRATEGIES: Final = frozenset(int(kind) for kind in StrategyKind)
 
 
@@ -62,7 +69,7 @@ class Polling:
     def __init__(self, services: Services, poller: Poller) -> None:
         self._services = services
         self._poller = poller
-        self._routes: dict[bytes, PollRoute] = {}
+        self._routes: dict[bytes, PollRoute | GroupRoute] = {}
         self._published = services.metadata.published_version
         self._version = -1
         self._user: int | None = None
@@ -77,10 +84,18 @@ class Polling:
             found = find_poll(payload, self._routes)
             if found is not None:
                 route, strategy, value, count, auto_commit = found
+                if isinstance(route, GroupRoute):
+                    if strategy not in STRATEGIES:
+                        raise InvalidCommand(f"there is no polling strategy {strategy}")
+                    wanted = WantedOfGroup(strategy, value, count, auto_commit != 0)
+                    begin_group_poll(self._services, self._poller, route, wanted)
+                    return
                 if strategy == OFFSET and not auto_commit:
                     # What a consumer that reads on asks for, again and again.
                     following = self._services.reads.read_on(route.target, value, count)
-                    if following is not None:
+                    if following is not None and (
+                        following[2].nbytes <= SHORTEST_CUT or self._fits(following[2].nbytes)
+                    ):
                         current, found_count, view = following
                         self._poller.reply(
                             Messages(route.partition_id, current, found_count, (view,), view.nbytes)
@@ -91,10 +106,16 @@ class Polling:
                 user = self._user
                 assert user is not None, "a place is known to a user only"
                 kind, consumer = route.consumer_kind, route.consumer
-                poll = Poll(strategy, value, count, kind, consumer, auto_commit != 0, user)
+                cut = self._poller.cut
+                poll = Poll(strategy, value, count, kind, consumer, auto_commit != 0, user, cut)
                 self._poll(route, poll)
                 return
         self._begin_unknown(payload)
+
+    def _fits(self, size: int) -> bool:
+        """Whether the client reads an answer with so many bytes of messages."""
+        cut = self._poller.cut
+        return cut is AnswerCut.SERVER or size <= ANSWER_SIZES[cut]
 
     def _forget_routes(self, payload: memoryview) -> None:
         """The metadata or the user has changed since a place was looked up."""
@@ -115,8 +136,17 @@ class Polling:
         stream = state.stream(command.stream)
         topic = stream.topic(command.topic)
         require(state, self._user, Code.POLL_MESSAGES, stream.id, topic.id)
+        strategy = command.strategy
         if command.consumer.kind == ConsumerKind.GROUP:
-            begin_group_poll(self._services, self._poller, command, stream, topic)
+            require_registered(self._services, self._poller)
+            of_group = GroupRoute(
+                metadata, stream, topic, command.consumer.id, command.partition_id
+            )
+            self._remember(payload, command, of_group)
+            wanted = WantedOfGroup(
+                strategy.kind, strategy.value, command.count, command.auto_commit
+            )
+            begin_group_poll(self._services, self._poller, of_group, wanted)
             return
         target = metadata.target(stream.id, topic, command.partition_id or 0)
         route = PollRoute(
@@ -124,15 +154,9 @@ class Polling:
             target.partition_id,
             Named(Code.POLL_MESSAGES, command.stream, command.topic),
             command.consumer.kind,
-            consumer_number(command.consumer.id),
+            self._services.consumer_names.number_of(command.consumer.id),
         )
-        # Only a request without trailing bytes ends with its strategy and count.
-        is_known_by_bytes = self._poller.generation.polls_as_classic
-        if is_known_by_bytes and len(encode_command(command)) == payload.nbytes:
-            if len(self._routes) >= ROUTES_MAX:
-                self._routes.clear()
-            self._routes[bytes(payload[: -POLL_TAIL.size])] = route
-        strategy = command.strategy
+        self._remember(payload, command, route)
         poll = Poll(
             strategy.kind,
             strategy.value,
@@ -141,8 +165,19 @@ class Polling:
             route.consumer,
             command.auto_commit,
             self._user,
+            self._poller.cut,
         )
         self._poll(route, poll)
+
+    def _remember(
+        self, payload: memoryview, command: PollMessages, route: PollRoute | GroupRoute
+    ) -> None:
+        """Know a place by its bytes, if the request ends with its strategy and count."""
+        is_known_by_bytes = self._poller.generation.polls_as_classic
+        if is_known_by_bytes and len(encode_command(command)) == payload.nbytes:
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            self._routes[bytes(payload[: -POLL_TAIL.size])] = route
 
     def _poll(self, route: PollRoute, poll: Poll) -> None:
         self._in_work = route, poll

@@ -11,10 +11,14 @@ import msgspec
 
 
 class Status(msgspec.Struct, frozen=True, gc=False):
-    """Nothing but a status; None: the outcome is unknown, the door closes without an answer."""
+    """Nothing but a status; None: the outcome is unknown, the door closes without an answer.
+
+    `text` says more about an error, to clients that have said they read it.
+    """
 
     status: int | None
     close: bool = False
+    text: str = ""
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):

@@ -1,9 +1,9 @@
 """SEND_MESSAGES of one session: from the bytes of a request to its answer.
 
 Owned by the session, one request at a time, by callbacks instead of a task. Producers send to
-the same place again and again, so what the first bytes of a request mean (stream, topic,
-partition, permission) is remembered by those bytes, for as long as the metadata does not change
-and the same user is logged in. A send that is remembered costs a look-up and the check of its
+the same place again and again. So what the first bytes of a request mean (stream, topic,
+partition, permission) is remembered by those bytes. It is forgotten when the metadata changes or
+another user is logged in. A send that is remembered costs a look-up and the check of its
 batch.
 """
 
@@ -16,14 +16,15 @@ from borzoi.protocol.errors import BrokerError, PartitionNotFound
 from borzoi.protocol.generations import CLASSIC, Generation
 from borzoi.protocol.identifiers import Balanced, PartitionId
 from borzoi.protocol.payload import U32
-from borzoi.protocol.responses.sent import SentBatch
 from borzoi.protocol.send_messages import SendMessages
+from borzoi.protocol.send_target import head_place
 from borzoi.router.buffer import Buffer
-from borzoi.router.placement import unpack_namespace
+from borzoi.router.placement import Namespace, unpack_namespace
 from borzoi.router.target import Target
 from borzoi.shards.handlers.services import Services
+from borzoi.shards.ports.partitioning import Spread
 from borzoi.shards.serving.new_life import Named, new_life
-from borzoi.shards.serving.reply import OK, Reply, Value
+from borzoi.shards.serving.reply import OK, Payload, Reply
 
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
 ROUTES_MAX: Final = 64
@@ -34,10 +35,25 @@ class Route(NamedTuple):
     """What the first bytes of a request mean."""
 
     target: Target
+    place: Namespace  # the same partition by its ids
     named: Named
     owner: int
     attracts: bool  # a client that named a partition of another shard had better be there
 
+
+class BalancedRoute(NamedTuple):
+    """What the first bytes of a request mean that leaves the partition to us."""
+
+    spread: Spread
+    named: Named
+
+    def next(self) -> Route:
+        """Where the batch goes whose turn it is. The client stays: the next goes elsewhere."""
+        target, owner = self.spread.next()
+        return Route(target, unpack_namespace(target.namespace), self.named, owner, False)
+
+
+Remembered: TypeAlias = Route | BalancedRoute
 
 PendingSend: TypeAlias = tuple[int, Route, memoryview, Buffer | None, int]
 """The send that waits for its answer: message count, route, batch, the buffer it lies in (None:
@@ -71,19 +87,20 @@ class Sending:
     """The sends of one session."""
 
     __slots__ = (
-        "_in_work", "_published", "_retried", "_routes", "_sender", "_services", "_user",
-        "_version",
+        "_begun_at", "_in_work", "_published", "_retried", "_routes", "_sender", "_services",
+        "_user", "_version",
     )  # fmt: skip
 
     def __init__(self, services: Services, sender: Sender) -> None:
         self._services = services
         self._sender = sender
-        self._routes: dict[bytes, Route] = {}
+        self._routes: dict[bytes, Remembered] = {}
         self._published = services.metadata.published_version
         self._version = -1
         self._user: int | None = None
         self._in_work: PendingSend | None = None
         self._retried = False
+        self._begun_at: int | None = None  # of a batch in work whose first part is stored: there
 
     def begin(self, payload: memoryview, buffer: Buffer | None, start: int) -> None:
         """Send the batch of a request that begins at `start` of `buffer`; None: private memory."""
@@ -98,6 +115,8 @@ class Sending:
             found = find_send(payload, self._routes)
             if found is not None:
                 route, count, batch_start = found
+                if isinstance(route, BalancedRoute):
+                    route = route.next()
                 batch = payload[batch_start:]
                 self._append((count, route, batch, buffer, position + batch_start))
                 return
@@ -105,6 +124,8 @@ class Sending:
             converted = generation.find_send(payload, self._routes)
             if converted is not None:
                 route, count, batch = converted
+                if isinstance(route, BalancedRoute):
+                    route = route.next()
                 self._append((count, route, batch, None, 0))
                 return
         self._begin_unknown(payload, buffer, position)
@@ -113,7 +134,10 @@ class Sending:
         """Raise what a send will be refused with whose first bytes are there, if they say so."""
         if self._published[0] != self._version or self._sender.user_id != self._user:
             self._forget_routes(head)
-        read_head = self._sender.generation.read_head
+        generation = self._sender.generation
+        if generation is CLASSIC and head_place(head) in self._routes:
+            return
+        read_head = generation.read_head
         if read_head is None:
             return
         stream, topic, place = read_head(head)
@@ -140,19 +164,10 @@ class Sending:
         else:
             command = timed_send(payload, services.clock.now_us())
         assert isinstance(command, SendMessages)
-        assert self._user is not None
-        target = services.send_targets.target(self._user, command)
-        owner = services.appends.owner(target)
-        route = Route(
-            target,
-            Named(Code.SEND_MESSAGES, command.stream, command.topic),
-            owner,
-            owner != services.appends.shard and isinstance(command.partitioning, PartitionId),
-        )
+        remembered, route = self._find(command)
         clear_first_checksum(command.batch)
-        has_place = command.batch_start is not None or self._sender.generation.find_send is not None
-        if has_place and not isinstance(command.partitioning, Balanced):
-            self._remember(payload, route)
+        if command.batch_start is not None or self._sender.generation.find_send is not None:
+            self._remember(payload, remembered)
         if command.batch_start is None:
             # The batch was rebuilt, in private memory.
             self._append((command.message_count, route, command.batch, None, 0))
@@ -160,7 +175,22 @@ class Sending:
         position += command.batch_start
         self._append((command.message_count, route, command.batch, buffer, position))
 
-    def _remember(self, payload: memoryview, route: Route) -> None:
+    def _find(self, command: SendMessages) -> tuple[Remembered, Route]:
+        """What the place of a request means from now on, and for this batch."""
+        services = self._services
+        assert self._user is not None
+        named = Named(Code.SEND_MESSAGES, command.stream, command.topic)
+        if isinstance(command.partitioning, Balanced):
+            spread = services.send_targets.spread(self._user, command.stream, command.topic)
+            balanced = BalancedRoute(spread, named)
+            return balanced, balanced.next()
+        target = services.send_targets.target(self._user, command)
+        owner = services.appends.owner(target)
+        attracts = owner != services.appends.shard and isinstance(command.partitioning, PartitionId)
+        route = Route(target, unpack_namespace(target.namespace), named, owner, attracts)
+        return route, route
+
+    def _remember(self, payload: memoryview, route: Remembered) -> None:
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
         (metadata_size,) = U32.unpack_from(payload)
@@ -182,10 +212,17 @@ class Sending:
             return
         self._in_work = None
         if status == 0:
-            if self._sender.generation.confirms_sends:
-                self._sender.reply(Value(SEND_MESSAGES, _confirmed(work)))
-            else:
+            confirms = self._sender.generation.confirms
+            if confirms is None:
                 self._sender.reply(OK)
+            else:
+                first = self._begun_at
+                if first is None:
+                    # If all were duplicates, so that none is stored: where the first one lies.
+                    first = first_stamped_offset(work[2])
+                    assert first is not None, "an answered batch is stamped"
+                stream_id, topic_id, partition_id = work[1].place
+                self._sender.reply(Payload(confirms(stream_id, topic_id, partition_id, first)))
             if work[1].attracts:
                 self._sender.move_to(work[1].owner)
         else:
@@ -199,15 +236,7 @@ class Sending:
         if moved is None:
             return False
         clear_first_checksum(batch)
-        self._append((count, route._replace(target=moved), batch, buffer, position))
+        route = route._replace(target=moved, place=unpack_namespace(moved.namespace))
+        self._append((count, route, batch, buffer, position))
         self._retried = True
         return True
-
-
-def _confirmed(work: PendingSend) -> SentBatch:
-    """Where the messages of an answered send lie."""
-    _, route, batch, _, _ = work
-    stream_id, topic_id, partition_id = unpack_namespace(route.target.namespace)
-    # None if deduplication has left out the first message: its offset is not known.
-    first = first_stamped_offset(batch)
-    return SentBatch(stream_id, topic_id, partition_id, 0 if first is None else first)

@@ -22,10 +22,13 @@ import xxhash
 from borzoi.protocol.codes import Code, LaterCode, code_name
 from borzoi.protocol.errors import (
     BrokerError,
+    CannotReadPartitions,
+    CannotSaveMessagesToSegment,
     ClientNotFound,
     FeatureUnavailable,
     GenericError,
     InvalidCommand,
+    IoError,
     StaleClient,
     Unauthenticated,
     Unauthorized,
@@ -46,6 +49,7 @@ from borzoi.shards.metadata.requests import RequestKey
 from borzoi.shards.orders.spec import SessionState
 from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.rings.peers import ABANDONED
+from borzoi.shards.rings.poll import AnswerCut
 from borzoi.shards.rosters.share import Turns
 from borzoi.shards.serving.numbered import CarryOut, Numbered, NumberedSending
 from borzoi.shards.serving.poll import Polling
@@ -71,6 +75,10 @@ WITH_CONSUMER: Final = frozenset(
     {Code.POLL_MESSAGES, Code.STORE_CONSUMER_OFFSET, Code.DELETE_CONSUMER_OFFSET}
 )
 AS_GROUP: Final = bytes((ConsumerKind.GROUP,))
+TEXT_LENGTH_MAX: Final = 1_000
+"""Of what is said about an error; names have 255 bytes."""
+OF_THE_MACHINE: Final = (CannotReadPartitions, CannotSaveMessagesToSegment, IoError)
+"""Their texts name files of this machine, which is nothing for clients."""
 CLOSING: Final = (StaleClient, ClientNotFound)
 
 
@@ -84,6 +92,13 @@ def client_id_of(address: str, transport: Transport = Transport.TCP) -> int:
     return xxhash.xxh32_intdigest(text.encode())
 
 
+def answer_cut(transport: Transport, generation: Generation) -> AnswerCut:
+    """How long an answer a client reads: over QUIC they have a bound."""
+    if transport is not Transport.QUIC:
+        return AnswerCut.SERVER
+    return AnswerCut.STORED if generation.shows is None else AnswerCut.CONVERTED
+
+
 class Link(Protocol):
     """The door that a session came through."""
 
@@ -91,7 +106,7 @@ class Link(Protocol):
         """End the request in work with this."""
 
     def speak(self, generation: Generation) -> None:
-        """Cut and answer requests as clients of this generation do."""
+        """AnswerCut and answer requests as clients of this generation do."""
 
     def bind(self, session: int) -> None:
         """The request in work begins this session, where requests carry one; 0: it ends one."""
@@ -130,7 +145,9 @@ class Session:
         self.was_removed = False
         self.suspended_user: int | None = None
         self.generation: Generation = UNDECIDED
+        self.cut = answer_cut(transport, UNDECIDED)
         self.knows_all_codecs = False
+        self.reads_texts = False
         self.turns = Turns()
         self.request: RequestKey | None = None
         self.carry_out: CarryOut = self.begin
@@ -157,6 +174,7 @@ class Session:
         session.speak(GENERATIONS[state.generation])
         link.adopt(Bound(*state.bound))
         session.knows_all_codecs = state.knows_all_codecs
+        session.reads_texts = state.reads_texts
         session.turns = Turns(state.seats)
         session.last_heartbeat = state.last_heartbeat
         session._may_move = False
@@ -171,6 +189,7 @@ class Session:
         """The client is of this generation, as its first bytes or its login tell."""
         if generation is not self.generation:
             self.generation = generation
+            self.cut = answer_cut(self.transport, generation)
             self._link.speak(generation)
 
     def bind(self, session: int) -> None:
@@ -395,6 +414,7 @@ class Session:
             self.last_heartbeat,
             seats,
             self._link.bound(),
+            self.reads_texts,
         )
         if self._services.migration.hand_over(self._link, shard, state):
             self._has_moved = True
@@ -404,7 +424,9 @@ class Session:
 
     def _fail(self, error: BrokerError) -> None:
         LOG.debug("client %d: status %d: %s", self.client_id, error.status, error)
-        self.reply(Status(self._status_of(error), close=isinstance(error, CLOSING)))
+        is_said = self.reads_texts and not isinstance(error, OF_THE_MACHINE)
+        text = f"{error}"[:TEXT_LENGTH_MAX] if is_said else ""
+        self.reply(Status(self._status_of(error), isinstance(error, CLOSING), text))
 
     def _status_of(self, error: BrokerError) -> int:
         status_of = self.generation.status_of

@@ -9,7 +9,7 @@ from typing import Final
 from borzoi.shards.settings.addresses import is_loopback
 from borzoi.shards.settings.schema import Config
 
-WITH_LOGIN: Final = ("tcp", "websocket", "http")
+WITH_LOGIN: Final = ("tcp", "quic", "websocket", "http", "liftbridge")
 """Doors through which a password may come."""
 
 DOORS: Final = (*WITH_LOGIN, "metrics")

@@ -2,7 +2,7 @@
 
 Field names are the TOML keys; the path of a field is its key and, upper-cased, its environment
 name. Sizes are bytes and durations microseconds, whatever text they were written as. A field's
-kind (how it is read and shown) stands in its annotation.
+kind (how it is read and shown) stands in its annotation; a Literal is one of these names.
 
 Names and defaults are those of the Iggy 0.8.0 server, so that its files and its environment
 variables work. The differences are ours: `system.sharding.cpu_allocation` and
@@ -10,7 +10,7 @@ variables work. The differences are ours: `system.sharding.cpu_allocation` and
 `system.segment.protect_unread`, `system.segment.unread_grace`, `system.encryption.key_file`,
 `system.state.snapshot_entries`, `system.state.snapshot_size`, `system.logging.json`,
 `system.stop_timeout`, `client_ca_file` and `client_auth` of a door's TLS, and the tables `limits`,
-`metrics` and `data_maintenance.archiver` are new.
+`metrics`, `console`, `liftbridge` and `data_maintenance.archiver` are new.
 """
 
 from __future__ import annotations
@@ -36,23 +36,13 @@ Duration = Annotated[int, kinds.DURATION]
 Expiry = Annotated[int, kinds.EXPIRY]
 Address = Annotated[str, kinds.ADDRESS]
 CacheIndexes = Annotated[Literal["all", "open_segment", "none"], kinds.CACHE_INDEXES]
-Transport = Annotated[Literal["grpc", "http"], kinds.choice("grpc", "http")]
-Codec = Annotated[
-    Literal["none", "gzip", "lz4", "zstd"], kinds.choice("none", "gzip", "lz4", "zstd")
-]
-Durability = Annotated[
-    Literal["written", "buffered", "fsync"], kinds.choice("written", "buffered", "fsync")
-]
-ArchiverKind = Annotated[Literal["disk", "s3"], kinds.choice("disk", "s3")]
-ProtectUnread = Annotated[
-    Literal["always", "until_full", "bounded", "never"],
-    kinds.choice("always", "until_full", "bounded", "never"),
-]
-ClientAuth = Annotated[
-    Literal["none", "optional", "required"], kinds.choice("none", "optional", "required")
-]
-PlainLogin = Annotated[Literal["warn", "refuse"], kinds.choice("warn", "refuse")]
-JwtAlgorithm = Annotated[str, kinds.TEXT]
+Transport = Literal["grpc", "http"]
+Codec = Literal["none", "gzip", "lz4", "zstd"]
+Durability = Literal["written", "buffered", "fsync"]
+ArchiverKind = Literal["disk", "s3"]
+ProtectUnread = Literal["always", "until_full", "bounded", "never"]
+ClientAuth = Literal["none", "optional", "required"]
+PlainLogin = Literal["warn", "refuse"]
 CpuAllocationText = Annotated[str, kinds.CPU_ALLOCATION]
 
 CERT_FILE = "core/certs/iggy_cert.pem"
@@ -129,7 +119,7 @@ class TrustedIssuer(Table, frozen=True, kw_only=True):
 class Jwt(Table, frozen=True, kw_only=True):
     """The tokens of the HTTP door."""
 
-    algorithm: JwtAlgorithm = "HS256"
+    algorithm: Text = "HS256"
     issuer: Text = "iggy.apache.org"
     audience: Text = "iggy.apache.org"
     valid_issuers: Texts = ("iggy.apache.org",)
@@ -158,11 +148,13 @@ class HttpMetrics(Table, frozen=True, kw_only=True):
 
 
 class HttpTls(Table, frozen=True, kw_only=True):
-    """TLS of the HTTP door."""
+    """TLS of the HTTP door; `client_auth` and `client_ca_file` as on other doors (ours)."""
 
     enabled: Flag = False
     cert_file: Text = CERT_FILE
     key_file: Text = KEY_FILE
+    client_ca_file: Text = ""
+    client_auth: ClientAuth = "none"
 
 
 class Http(Table, frozen=True, kw_only=True):
@@ -176,6 +168,17 @@ class Http(Table, frozen=True, kw_only=True):
     jwt: Jwt = Jwt()
     metrics: HttpMetrics = HttpMetrics()
     tls: HttpTls = HttpTls()
+
+
+class ConsoleSettings(Table, frozen=True, kw_only=True):
+    """The web console of the HTTP door at /ui (ours). `http.web_ui` opens it on any address.
+
+    enabled  on addresses that only this machine reaches
+    reports  the directory with reports of `borzoi bench` that it shows; without one it shows none
+    """
+
+    enabled: Flag = True
+    reports: Text = ""
 
 
 class Tls(Table, frozen=True, kw_only=True):
@@ -262,6 +265,50 @@ class Websocket(Table, frozen=True, kw_only=True):
     tls: Tls = Tls()
 
 
+class NatsTls(Table, frozen=True, kw_only=True):
+    """TLS to the NATS servers: which authority vouches for them, and what this broker shows."""
+
+    enabled: Flag = False
+    ca_file: Text = ""
+    client_cert_file: Text = ""
+    client_key_file: Text = ""
+
+
+class LiftbridgeNats(Table, frozen=True, kw_only=True):
+    """The NATS servers whose messages the streams of Liftbridge keep; none without a server.
+
+    username, password  how this broker logs in there, or by `token`
+    user                the user of this broker that messages are stored for; root without one
+    pending_size_max    bytes on their way into the log, per shard; more are dropped and counted
+    """
+
+    servers: Texts = ()
+    username: Text = ""
+    password: Secret = ""
+    token: Secret = ""
+    user: Text = ""
+    pending_size_max: Size = 64 * MIB
+    reconnect_interval: Duration = SECOND // 2
+    tls: NatsTls = NatsTls()
+
+
+class Liftbridge(Table, frozen=True, kw_only=True):
+    """The gRPC door for clients of Liftbridge (ours).
+
+    stream              the stream of Iggy whose topics are the streams of Liftbridge
+    advertised_address  where clients are sent, if that is not `address`
+    anonymous_user      the user of clients without a login; for doors on loopback alone
+    """
+
+    enabled: Flag = False
+    address: Address = "127.0.0.1:9292"
+    stream: Text = "liftbridge"
+    advertised_address: Text = ""
+    anonymous_user: Text = ""
+    tls: Tls = Tls()
+    nats: LiftbridgeNats = LiftbridgeNats()
+
+
 class MessageSaver(Table, frozen=True, kw_only=True):
     """How often what is written is synced and the recovery points are saved."""
 
@@ -331,7 +378,7 @@ class StateSettings(Table, frozen=True, kw_only=True):
     """The metadata log.
 
     Ours: after `snapshot_entries` entries, or `snapshot_size` of them if the last snapshot was not
-    larger, another snapshot is written and the log is shortened behind the one before, so that it
+    larger, another snapshot is written. The log is shortened behind the one before, so that it
     holds little more than twice as much.
     """
 
@@ -534,6 +581,9 @@ class Limits(Table, frozen=True, kw_only=True):
     response_size_max            the answer to one poll
     copied_size_max              messages of encrypted and compressed segments in the memory of one
                                  shard until they are sent; one poll gets a quarter of it
+    mapped_size_max              pages of logs and indexes that one shard keeps in its page tables:
+                                 the kernel's cache, which tools count as memory of the process; all
+                                 shards together at most an eighth of what the host grants
     share_weight                 of scarce memory (received frames, copies), connections, places in
                                  queues and stored offsets a user, before the login an address, may
                                  hold so many times what is still free: 1 leaves half to the others
@@ -562,6 +612,8 @@ class Limits(Table, frozen=True, kw_only=True):
     write_timeout                the window in which a client has to read what is sent to it
     read_rate_min                bytes a second that it has to take on average in that window
     request_timeout              for the answer of another shard
+    slow_request                 a request that takes so long is logged, once a second, with where
+                                 its time went, and counted in metrics; 0 watches nothing
     consumers_per_partition_max  stored offsets of one partition; as many again of groups
     partitions_total_max         partitions of the whole broker (slots of the board)
     heartbeat_timeout            after which a silent worker is taken for stalled
@@ -574,6 +626,7 @@ class Limits(Table, frozen=True, kw_only=True):
     frame_size_max_before_login: Size = 8 * KIB
     response_size_max: Size = 128 * MIB
     copied_size_max: Size = 64 * MIB
+    mapped_size_max: Size = 512 * MIB
     share_weight: U32 = 1
     connections_max: U32 = 10_000
     connections_per_address_max: U32 = 5_000
@@ -594,6 +647,7 @@ class Limits(Table, frozen=True, kw_only=True):
     write_timeout: Duration = 60 * SECOND
     read_rate_min: Size = 8 * KIB
     request_timeout: Duration = 2 * SECOND
+    slow_request: Duration = 0
     consumers_per_partition_max: U32 = 10_000
     partitions_total_max: U32 = 16_777_216
     heartbeat_timeout: Duration = 30 * SECOND
@@ -606,9 +660,11 @@ class Config(Table, frozen=True, kw_only=True):
     consumer_group: ConsumerGroup = ConsumerGroup()
     data_maintenance: DataMaintenance = DataMaintenance()
     http: Http = Http()
+    console: ConsoleSettings = ConsoleSettings()
     tcp: Tcp = Tcp()
     quic: Quic = Quic()
     websocket: Websocket = Websocket()
+    liftbridge: Liftbridge = Liftbridge()
     message_saver: MessageSaver = MessageSaver()
     personal_access_token: PersonalAccessToken = PersonalAccessToken()
     heartbeat: Heartbeat = Heartbeat()

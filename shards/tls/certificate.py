@@ -8,17 +8,21 @@ import logging
 import os
 import ssl
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from borzoi.shards.settings.addresses import parse_address
 from borzoi.shards.settings.errors import ConfigError
 from borzoi.shards.settings.open_doors import open_doors
-from borzoi.shards.settings.schema import Config, HttpTls, Tls
+from borzoi.shards.settings.schema import Config, HttpTls, QuicCertificate, Tls
 from borzoi.shards.tls.context import server_context
 
 LOG: Final = logging.getLogger(__name__)
+
+QUIC: Final = "quic"
+Table: TypeAlias = Tls | HttpTls | QuicCertificate
+"""The table of the configuration that says which certificate a door shows."""
 
 FILE_SIZE_MAX: Final = 64 * 1024
 """A longer PEM file is refused: certificates travel to the workers in one specification."""
@@ -47,9 +51,13 @@ def read_certificates(config: Config) -> dict[str, Certificate]:
     """
     found: dict[str, Certificate] = {}
     for door, address in open_doors(config).items():
+        host = parse_address(address).host
         table: Tls | HttpTls | None = getattr(getattr(config, door), "tls", None)
-        if table is not None and table.enabled:
-            found[door] = _of_door(f"{door}.tls", table, parse_address(address).host)
+        if door == QUIC:
+            # There is no QUIC in clear text, and its own table says so by having no `enabled`.
+            found[door] = _of_door("quic.certificate", config.quic.certificate, host)
+        elif table is not None and table.enabled:
+            found[door] = _of_door(f"{door}.tls", table, host)
     return found
 
 
@@ -62,9 +70,17 @@ def renewed_certificates(config: Config, used: dict[str, Certificate]) -> dict[s
     }
 
 
-def _of_door(setting: str, table: Tls | HttpTls, host: str) -> Certificate:
+def _signs_itself(table: Table) -> bool:
+    """Whether the broker makes the certificate. QUIC's is made whenever it is asked for."""
+    if isinstance(table, QuicCertificate):
+        return table.self_signed
+    return isinstance(table, Tls) and table.self_signed and not os.path.exists(table.cert_file)
+
+
+def _of_door(setting: str, table: Table, host: str) -> Certificate:
     client_ca, client_auth = b"", "none"
-    if isinstance(table, Tls) and table.client_auth != "none":
+    # Clients show none over QUIC.
+    if not isinstance(table, QuicCertificate) and table.client_auth != "none":
         client_auth = table.client_auth
         client_ca = _read(f"{setting}.client_ca_file", table.client_ca_file)
         if CERTIFICATE_MARK not in client_ca:
@@ -72,7 +88,7 @@ def _of_door(setting: str, table: Tls | HttpTls, host: str) -> Certificate:
                 f"{setting}.client_ca_file is {table.client_ca_file}, which holds no certificate:"
                 " needs the PEM file of the authority that signs those of clients"
             )
-    if isinstance(table, Tls) and table.self_signed and not os.path.exists(table.cert_file):
+    if _signs_itself(table):
         # Slow to import, and wanted here alone.
         from borzoi.shards.tls.self_signed import sign_for
 
@@ -101,7 +117,7 @@ def _read(setting: str, path: str) -> bytes:
     return content
 
 
-def _check_texts(setting: str, table: Tls | HttpTls, chain: bytes, key: bytes) -> None:
+def _check_texts(setting: str, table: Table, chain: bytes, key: bytes) -> None:
     if CERTIFICATE_MARK not in chain:
         raise ConfigError(
             f"{setting}.cert_file is {table.cert_file}, which holds no certificate: needs PEM"
@@ -118,7 +134,7 @@ def _check_texts(setting: str, table: Tls | HttpTls, chain: bytes, key: bytes) -
         )
 
 
-def _sentence(setting: str, table: Tls | HttpTls, error: ssl.SSLError) -> str:
+def _sentence(setting: str, table: Table, error: ssl.SSLError) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
         return (
             f"{setting}.key_file is {table.key_file}, which is not the key of the certificate in"

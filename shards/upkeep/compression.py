@@ -37,6 +37,7 @@ from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.metadata.state import Topic
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.shards.settings.schema import Compression
+from borzoi.shards.tallies.traffic import CompressionBacklog
 from borzoi.shards.upkeep.compression_backlog import (
     Backlog,
     SegmentPlace,
@@ -150,6 +151,7 @@ class Compressing:
         self._tell = tell
         self._waiting: dict[OwnedPartition, None] = {}
         self._backlog = Backlog()
+        self._measured: list[WaitingSegments] = []
         self._segments = 0
         self._running = False
         self._goes_on = False
@@ -190,6 +192,15 @@ class Compressing:
             sum(one.segments for one in waiting),
             len(waiting),
             max((one.waited_s for one in waiting), default=0.0),
+            self._backlog.left_plain,
+        )
+
+    def last_measured(self) -> CompressionBacklog:
+        """What waited when it was looked at last, which was done in turns."""
+        found = self._measured
+        return CompressionBacklog(
+            sum(one.segments for one in found),
+            max((one.waited_s for one in found), default=0.0),
             self._backlog.left_plain,
         )
 
@@ -247,7 +258,9 @@ class Compressing:
         if found:
             waiting += (one for one in found if one.segments)
             self._loop.call_soon(self._measure, rest, waiting)
-        elif warning := self._backlog.warning(waiting, self._loop.time()):
+            return
+        self._measured = waiting
+        if warning := self._backlog.warning(waiting, self._loop.time()):
             LOG.warning("%s", warning)
 
     def _compress(self, job: _Job) -> None:

@@ -4,6 +4,6 @@ Owns the listening socket, the way of each request, and the bodies in memory. Al
 client may do is decided where it is decided for all clients, in handlers and ports. Nothing of a
 request is held in memory beyond the bounds of web_forms/limits.py.
 
-Read door.py (the way of a request), reading.py (bodies), cors.py; then downwards: web_routes/ (what
+Read door.py (the way of a request), body.py, cors.py; then downwards: web_routes/ (what
 there is), web_messages/, web_connections/, web_tokens/, web_forms/.
 """

@@ -149,10 +149,11 @@ class StoreOffsetBody(Body, frozen=True):
 
 
 class OffsetQuery(Body, frozen=True):
-    """Whose offset, of which partition."""
+    """Whose offset, of which partition. The consumer may be a group (ours)."""
 
     consumer_id: ConsumerId = 1
     partition_id: U32 | None = None
+    kind: Literal["consumer", "group"] = "consumer"
 
 
 class PartitionQuery(Body, frozen=True):
@@ -192,6 +193,30 @@ class PollQuery(Body, frozen=True):
     auto_commit: bool = False
     wait: str = ""
     """How long to wait for messages if there are none, like "30s" (ours)."""
+
+
+class LeaseBody(Body, frozen=True):
+    """How long a member may be silent, like "30s" (ours)."""
+
+    lease: str = "30s"
+
+
+class GroupOffsetBody(Body, frozen=True):
+    """An offset to commit for a group; without a partition, in the one polled last (ours)."""
+
+    offset: U64
+    partition_id: U32 | None = None
+
+
+class GroupPollQuery(Body, frozen=True):
+    """Where a poll of a member begins; without a partition, the next of its round (ours)."""
+
+    partition_id: U32 | None = None
+    kind: Literal["offset", "o", "timestamp", "t", "first", "f", "last", "l", "next", "n"] = "next"
+    value: U64 = 0
+    count: U32 = POLLED_BY_DEFAULT
+    auto_commit: bool = False
+    wait: str = ""
 
 
 class StreamQuery(Body, frozen=True):

@@ -17,13 +17,10 @@ HEAD_TIME_MAX_S: Final = 10.0
 """From the first byte of a request to the last of its headers."""
 
 IDLE_TIME_MAX_S: Final = 75.0
-"""Between two requests of a connection, and before the first."""
+"""Between two requests of a connection whose peer has shown a token."""
 
 LINGER_TIME_S: Final = 2.0
 """So long a body that is not wanted is read and thrown away, for its sender to see the answer."""
-
-WRITE_STALL_MAX_S: Final = 30.0
-"""A peer that takes nothing of its answer for so long is cut off."""
 
 BODIES_SIZE_MIN: Final = 64 * MIB
 """Bytes of all request bodies of a shard at one time, shared by user; at least four of the largest

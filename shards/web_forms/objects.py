@@ -4,7 +4,7 @@ Sizes are text (figures.py), times are microseconds since 1970, 2**64 - 1 is nev
 Rights are objects of requests, too.
 """
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -87,6 +87,14 @@ class GroupDetailsAnswer(GroupAnswer, frozen=True):
     members: list[MemberAnswer]
 
 
+class LeaseAnswer(Answer, frozen=True):
+    """A leased member: its id, its lease in microseconds, the partitions it begins with."""
+
+    id: str
+    lease: int
+    partitions: list[int]
+
+
 class OffsetAnswer(Answer, frozen=True):
     """A committed offset."""
 
@@ -119,6 +127,12 @@ class TopicRights(Answer, frozen=True):
     send_messages: bool
 
 
+BY_ID: Final = msgspec.Meta(
+    extra_json_schema={"propertyNames": {"pattern": "^(0|[1-9][0-9]{0,8})$"}}
+)
+"""Keys of JSON objects are text, and the library does not say that these are numbers."""
+
+
 class StreamRights(Answer, frozen=True):
     """Rights on one stream and on topics of it, by id."""
 
@@ -128,14 +142,14 @@ class StreamRights(Answer, frozen=True):
     read_topics: bool
     poll_messages: bool
     send_messages: bool
-    topics: dict[U32, TopicRights] | None = None
+    topics: Annotated[dict[U32, TopicRights], BY_ID] | None = None
 
 
 class Rights(Answer, frozen=True):
     """Permissions, of answers and of requests alike."""
 
     everywhere: GlobalRights = msgspec.field(name="global")
-    streams: dict[U32, StreamRights] | None = None
+    streams: Annotated[dict[U32, StreamRights], BY_ID] | None = None
 
 
 class UserAnswer(Answer, frozen=True):

@@ -7,18 +7,16 @@ with many small messages are better served by `application/octet-stream` (octets
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from borzoi.protocol.edges import uncut
 from borzoi.protocol.errors import (
     BrokerError,
     InvalidCommand,
     InvalidKeyValueLength,
     InvalidMessagePayloadLength,
-    InvalidMessagesCount,
     TooBigMessagePayload,
     TooBigUserHeaders,
 )
@@ -52,6 +50,7 @@ from borzoi.shards.web_forms.bodies import (
 )
 from borzoi.shards.web_forms.failures import plain
 from borzoi.shards.web_forms.limits import PIECE_SIZE
+from borzoi.shards.web_messages.stored_bytes import StoredBytes
 
 SEND: Final = msgspec.json.Decoder(SendBody)
 ID_SIZE: Final = 16
@@ -60,6 +59,9 @@ HEXADECIMAL: Final = re.compile(
     r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 )
 U128_MAX: Final = (1 << 128) - 1
+ENCODED_SIZE: Final = PIECE_SIZE // 4 * 3
+"""Bytes that are a piece as base64; three of them are four characters."""
+
 KINDS: Final = {kind.name.lower(): kind for kind in HeaderKind}
 KIND_NAMES: Final = {kind: name for name, kind in KINDS.items()}
 
@@ -81,12 +83,13 @@ def partitioning_of(body: PartitioningBody) -> Partitioning:
     return PartitionId(U32.unpack(body.value)[0])
 
 
-def batch_of(messages: Sequence[MessageBody], now_us: int) -> bytearray:
-    """The messages back to back as they are stored, nothing stamped."""
-    if not messages:
-        raise InvalidMessagesCount("a batch without messages")
+def batch_of(messages: Sequence[MessageBody], now_us: int, first: int = 0) -> bytearray:
+    """The messages back to back as they are stored, nothing stamped.
+
+    `first` is the number of the first of them in the whole batch.
+    """
     parts: list[bytes] = []
-    for number, message in enumerate(messages):
+    for number, message in enumerate(messages, first):
         payload = message.payload
         headers = _headers_of(message) if message.user_headers else b""
         check_sizes(number, len(payload), len(headers))
@@ -111,44 +114,69 @@ def check_sizes(number: int, payload_size: int, headers_size: int) -> None:
 def polled_pieces(
     partition_id: int, current_offset: int, count: int, views: Sequence[memoryview]
 ) -> Iterator[bytes]:
-    """The answer to a poll, in pieces of about PIECE_SIZE or one message."""
+    """The answer to a poll, in pieces of about PIECE_SIZE."""
     head = f'{{"partition_id":{partition_id},"current_offset":{current_offset},"count":{count}'
-    parts = [head, ',"messages":[']
-    size = 0
-    comma = ""
-    for view in uncut(views):
-        at = 0
-        while at < len(view):
-            text, at = message_at(view, at)
-            parts += (comma, text)
-            comma = ","
+    yield f'{head},"messages":['.encode()
+    yield from pieces(views, lambda number: "," if number else "")
+    yield b"]}"
+
+
+def pieces(
+    views: Sequence[memoryview], before: Callable[[int], str], behind: str = ""
+) -> Iterator[bytes]:
+    """Messages as JSON in pieces of about PIECE_SIZE, whatever the size of a message is.
+
+    Each stands between what `before` says for its number in this answer, and `behind`.
+    """
+    parts: list[str] = []
+    size = number = 0
+    walk = StoredBytes(views)
+    while not walk.is_over():
+        parts.append(before(number))
+        for text in _message(walk):
+            parts.append(text)
             size += len(text)
             if size >= PIECE_SIZE:
                 yield "".join(parts).encode()
                 parts.clear()
                 size = 0
-    parts.append("]}")
+        parts.append(behind)
+        number += 1
     yield "".join(parts).encode()
 
 
-def message_at(view: memoryview, at: int) -> tuple[str, int]:
-    """The stored message that begins at `at`, as JSON; and where the next one begins."""
+def _message(walk: StoredBytes) -> Iterable[str]:
+    """The stored message that comes next, as JSON."""
     checksum, id_bytes, offset, timestamp, origin, headers_size, payload_size, reserved = (
-        MESSAGE_HEADER.unpack_from(view, at)
+        MESSAGE_HEADER.unpack(walk.take(MESSAGE_HEADER_SIZE))
     )
-    start = at + MESSAGE_HEADER_SIZE
-    middle = start + payload_size
-    end = middle + headers_size
-    payload = binascii.b2a_base64(view[start:middle], newline=False).decode("ascii")
-    headers = _headers_json(view[middle:end]) if headers_size else "[]"
     number = int.from_bytes(id_bytes, "little")
-    text = (
+    head = (
         f'{{"header":{{"checksum":{checksum},"id":{number},"offset":{offset},'
         f'"timestamp":{timestamp},"origin_timestamp":{origin},'
         f'"user_headers_length":{headers_size},"payload_length":{payload_size},'
-        f'"reserved":{reserved}}},"payload":"{payload}","user_headers":{headers}}}'
+        f'"reserved":{reserved}}},"payload":"'
     )
-    return text, end
+    if payload_size > ENCODED_SIZE:
+        return _large(head, walk, payload_size, headers_size)
+    payload = _base64(walk.take(payload_size))
+    return (f'{head}{payload}","user_headers":{_headers(walk, headers_size)}}}',)
+
+
+def _large(head: str, walk: StoredBytes, payload_size: int, headers_size: int) -> Iterator[str]:
+    """A large message is encoded as it is taken: it may have 64 MB, and many readers at a time."""
+    yield head
+    for at in range(0, payload_size, ENCODED_SIZE):
+        yield _base64(walk.take(min(ENCODED_SIZE, payload_size - at)))
+    yield f'","user_headers":{_headers(walk, headers_size)}}}'
+
+
+def _headers(walk: StoredBytes, size: int) -> str:
+    return _headers_json(walk.take(size)) if size else "[]"
+
+
+def _base64(data: memoryview) -> str:
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
 def _id_of(given: int | str) -> bytes:
@@ -186,7 +214,7 @@ def _headers_json(block: memoryview) -> str:
     try:
         found = decode_user_headers(block)
     except BrokerError:
-        return f'"{binascii.b2a_base64(block, newline=False).decode("ascii")}"'
+        return f'"{_base64(block)}"'
     pairs = [
         HeaderBody(
             FieldBody(KIND_NAMES[key.kind], key.data),  # type: ignore[arg-type]  # of the Literal

@@ -6,23 +6,25 @@ a large answer is one piece.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from aiohttp import web
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.errors import PartitionNotFound, error_for
-from borzoi.protocol.identifiers import ConsumerKind, Partitioning, StrategyKind, consumer_number
+from borzoi.protocol.errors import InvalidMessagesCount, PartitionNotFound, error_for
+from borzoi.protocol.identifiers import ConsumerKind, Partitioning, StrategyKind
 from borzoi.protocol.send_messages import SendMessages
 from borzoi.router.target import Target
 from borzoi.shards.metadata.access import require
+from borzoi.shards.ports.reads import Ended
 from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.rings.peers import ABANDONED
 from borzoi.shards.rings.poll import Poll
 from borzoi.shards.serving.new_life import Named, new_life
 from borzoi.shards.web_connections.exchange import Exchange, Outcome, Raw, RawBody
-from borzoi.shards.web_forms.bodies import PollQuery
+from borzoi.shards.web_forms.bodies import MessageBody, PollQuery
 from borzoi.shards.web_forms.failures import JSON
 from borzoi.shards.web_forms.limits import PIECE_SIZE
 from borzoi.shards.web_forms.paths import identifier
@@ -34,6 +36,9 @@ STRATEGIES: Final = {
     **{kind.name.lower(): kind for kind in StrategyKind},
     **{kind.name[0].lower(): kind for kind in StrategyKind},
 }
+
+MESSAGES_PER_TURN: Final = 2048
+"""Messages in JSON cost Python time: so many are made stored ones before others have their turn."""
 
 
 class Polled(NamedTuple):
@@ -48,16 +53,28 @@ async def send(one: Exchange) -> Outcome:
     """Append a batch given as JSON, as lines of JSON or as bytes."""
     body, now_us = one.body, one.services.clock.now_us()
     if not isinstance(body, RawBody):
-        batch = batch_of(body.messages, now_us)
+        batch = await _batch(body.messages, now_us)
         await append(one, partitioning_of(body.partitioning), batch, len(body.messages))
         return
     partitioning = octets.partitioning_of(one.query)
     if body.content_type == octets.LINES:
         lines = octets.messages_of(body.data)
-        await append(one, partitioning, batch_of(lines, now_us), len(lines))
+        await append(one, partitioning, await _batch(lines, now_us), len(lines))
     else:
         stored, count = octets.batch_of(body.data, one.query.count)
         await append(one, partitioning, stored, count)
+
+
+async def _batch(messages: Sequence[MessageBody], now_us: int) -> bytearray:
+    """The messages of a body as they are stored; others have their turn between some of them."""
+    if not messages:
+        raise InvalidMessagesCount("a batch without messages")
+    batch = bytearray()
+    for first in range(0, len(messages), MESSAGES_PER_TURN):
+        if first:
+            await asyncio.sleep(0)
+        batch += batch_of(messages[first : first + MESSAGES_PER_TURN], now_us, first)
+    return batch
 
 
 async def append(one: Exchange, partitioning: Partitioning, batch: bytearray, count: int) -> None:
@@ -105,7 +122,7 @@ def poll_of(one: Exchange, query: PollQuery) -> Poll:
         query.value,
         query.count,
         ConsumerKind.CONSUMER,
-        consumer_number(identifier(query.consumer_id)),
+        one.services.consumer_names.number_of(identifier(query.consumer_id)),
         query.auto_commit,
         one.caller.user,
     )
@@ -113,6 +130,11 @@ def poll_of(one: Exchange, query: PollQuery) -> Poll:
 
 async def read(one: Exchange, target: Target, poll: Poll) -> Polled:
     """What is found for a poll. Errors are raised."""
+    return await found_by(target.partition_id, partial(one.services.reads.poll, target, poll))
+
+
+async def found_by(partition_id: int, start: Callable[[Ended[Slices]], None]) -> Polled:
+    """What a poll that is started so finds in a partition. Errors are raised."""
     future: asyncio.Future[tuple[int, int, Slices | None]]
     future = asyncio.get_running_loop().create_future()
 
@@ -120,13 +142,13 @@ async def read(one: Exchange, target: Target, poll: Poll) -> Polled:
         if not future.done():
             future.set_result((status, current, slices))
 
-    one.services.reads.poll(target, poll, ended)
+    start(ended)
     status, current, slices = await future
     if status == ABANDONED:
         raise Abandoned
     if status:
         raise error_for(status)
-    return Polled(target.partition_id, current, NO_SLICES if slices is None else slices)
+    return Polled(partition_id, current, NO_SLICES if slices is None else slices)
 
 
 async def answer(one: Exchange, found: Polled) -> Outcome:

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from borzoi.protocol.batch import MESSAGE_HEADER_SIZE, check_sent_batch, sent_index
-from borzoi.protocol.edges import uncut
 from borzoi.protocol.errors import InvalidKeyValueLength, InvalidMessagesCount, InvalidMessagesSize
 from borzoi.protocol.identifiers import (
     NAME_SIZE_MAX,
@@ -27,7 +26,7 @@ from borzoi.protocol.identifiers import (
 from borzoi.shards.web_forms.bodies import MessageBody, SendQuery
 from borzoi.shards.web_forms.failures import plain
 from borzoi.shards.web_forms.limits import PIECE_SIZE
-from borzoi.shards.web_messages.message_json import message_at
+from borzoi.shards.web_messages.message_json import pieces
 
 OCTETS: Final = "application/octet-stream"
 LINES: Final = "application/x-ndjson"
@@ -79,21 +78,8 @@ def messages_of(data: bytes) -> list[MessageBody]:
 
 
 def lines_of(views: Sequence[memoryview]) -> Iterator[bytes]:
-    """Messages as lines of JSON, in pieces of about PIECE_SIZE or one message."""
-    parts: list[str] = []
-    size = 0
-    for view in uncut(views):
-        at = 0
-        while at < len(view):
-            text, at = message_at(view, at)
-            parts.append(text)
-            size += len(text)
-            if size >= PIECE_SIZE:
-                yield ("\n".join(parts) + "\n").encode()
-                parts.clear()
-                size = 0
-    if parts:
-        yield ("\n".join(parts) + "\n").encode()
+    """Messages as lines of JSON, in pieces of about PIECE_SIZE."""
+    return pieces(views, lambda _number: "", "\n")
 
 
 def pieces_of(views: Iterable[memoryview]) -> Iterator[memoryview]:

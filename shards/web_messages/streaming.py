@@ -8,21 +8,20 @@ The token and the permission are looked at before every read, so a logout ends a
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
-from borzoi.protocol.edges import uncut
 from borzoi.protocol.errors import BrokerError
 from borzoi.quantities import parse_duration_us
-from borzoi.router.target import Target
+from borzoi.shards.ports.arrivals import Arrivals, Place
 from borzoi.shards.web_connections.connections import WebConnection
 from borzoi.shards.web_connections.exchange import Exchange, Outcome
 from borzoi.shards.web_forms.bodies import PollQuery, StreamQuery
 from borzoi.shards.web_forms.failures import Failure, failure_of, plain
-from borzoi.shards.web_messages.arrivals import Arrivals
-from borzoi.shards.web_messages.message_json import message_at
+from borzoi.shards.web_messages.message_json import pieces
 from borzoi.shards.web_messages.messages import Polled, poll_target, polled
 from borzoi.shards.web_tokens.tokens import InvalidToken, Tokens
 
@@ -58,7 +57,7 @@ class Streaming:
             left = deadline - loop.time()
             if found.slices.message_count or query.count == 0 or left <= 0 or self._is_over(one):
                 return found
-            await self._arrivals.wait(*place, min(left, LOOK_INTERVAL_S))
+            await self._arrivals.wait([place], min(left, LOOK_INTERVAL_S))
 
     async def stream(self, one: Exchange) -> Outcome:
         """Messages as events, until one side ends it."""
@@ -70,6 +69,10 @@ class Streaming:
             headers={**one.headers, "Content-Type": EVENTS, "Cache-Control": "no-store"}
         )
         await response.prepare(one.request)
+        if one.request.method == "HEAD":
+            # Bytes behind this head would be read as the answer to the next request.
+            await response.write_eof()
+            return response
         try:
             await self._write_on(one, query, place, found, response)
         except (BrokerError, Failure, InvalidToken) as error:
@@ -81,7 +84,7 @@ class Streaming:
         self,
         one: Exchange,
         query: PollQuery,
-        place: tuple[Target, int],
+        place: Place,
         found: Polled,
         response: web.StreamResponse,
     ) -> None:
@@ -89,7 +92,8 @@ class Streaming:
         spoken_at = loop.time()
         while not self._is_over(one):
             if found.slices.message_count:
-                await response.write(_events(found))
+                for piece in _events(found):
+                    await response.write(piece)
                 last = found.slices.first_offset + found.slices.message_count
                 query = msgspec.structs.replace(query, kind="offset", value=last)
                 spoken_at = loop.time()
@@ -97,16 +101,16 @@ class Streaming:
                 if loop.time() - spoken_at > SILENCE_MAX_S:
                     await response.write(SILENCE)
                     spoken_at = loop.time()
-                await self._arrivals.wait(*place, LOOK_INTERVAL_S)
+                await self._arrivals.wait([place], LOOK_INTERVAL_S)
             self._tokens.check_again(one.caller.claims)
             place = self._place(one, query)
             found = await polled(one, query)
 
-    def _place(self, one: Exchange, query: PollQuery) -> tuple[Target, int]:
+    def _place(self, one: Exchange, query: PollQuery) -> Place:
         """The partition, and the offset whose message ends a wait. Before the read it is for."""
         target = poll_target(one, query.partition_id)
         end = self._arrivals.end(target)
-        return target, max(end, query.value) if query.kind in ("offset", "o") else end
+        return Place(target, max(end, query.value) if query.kind in ("offset", "o") else end)
 
     def _is_over(self, one: Exchange) -> bool:
         connection = one.request.protocol
@@ -146,16 +150,9 @@ def _first(one: Exchange) -> PollQuery:
     )
 
 
-def _events(found: Polled) -> bytes:
-    parts: list[str] = []
-    offset = found.slices.first_offset
-    for view in uncut(found.slices.views):
-        at = 0
-        while at < len(view):
-            text, at = message_at(view, at)
-            parts.append(f"id: {offset}\ndata: {text}\n\n")
-            offset += 1
-    return "".join(parts).encode()
+def _events(found: Polled) -> Iterator[bytes]:
+    first = found.slices.first_offset
+    return pieces(found.slices.views, lambda number: f"id: {first + number}\ndata: ", "\n\n")
 
 
 def _parting(error: Exception) -> bytes:

@@ -234,7 +234,8 @@ def flush(one: Exchange) -> FlushUnsavedBuffer:
 
 def get_offset(one: Exchange) -> GetConsumerOffset:
     """Where a consumer stands."""
-    consumer = _consumer(one.query.consumer_id)
+    kind = ConsumerKind[one.query.kind.upper()]
+    consumer = Consumer(kind, identifier(one.query.consumer_id))
     return GetConsumerOffset(consumer, one.stream, one.topic, one.query.partition_id)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from borzoi import __version__
 from borzoi.shards.web_forms.failures import JSON, ErrorBody
-from borzoi.shards.web_routes.routing import Endpoint
+from borzoi.shards.web_routes.endpoint import Endpoint
 
 REFERENCE: Final = "#/components/schemas/{name}"
 PLAIN: Final = {"text/plain": {"schema": {"type": "string"}}}

@@ -15,14 +15,18 @@ from borzoi.protocol.commands.system import GetClients, GetClusterMetadata, GetS
 from borzoi.protocol.commands.topics import DeleteTopic, GetTopic, GetTopics, PurgeTopic
 from borzoi.protocol.commands.users import DeleteUser, GetUser, GetUsers
 from borzoi.shards.web_connections.exchange import Exchange, Outcome, Raw
+from borzoi.shards.web_console.facts import ServerAnswer, ServerFacts
+from borzoi.shards.web_console.log_tail import LogAnswer, LogQuery, LogTail
+from borzoi.shards.web_console.reports import ReportAnswer, Reports
 from borzoi.shards.web_forms import answers, bodies, objects
 from borzoi.shards.web_forms.failures import JSON
+from borzoi.shards.web_groups.consuming import Consuming
 from borzoi.shards.web_messages import messages, octets
 from borzoi.shards.web_messages.streaming import EVENTS, Streaming
 from borzoi.shards.web_routes import commands, system
 from borzoi.shards.web_routes.commands import command, of_stream, of_topic, of_user
+from borzoi.shards.web_routes.endpoint import Endpoint
 from borzoi.shards.web_routes.openapi import document
-from borzoi.shards.web_routes.routing import Endpoint
 from borzoi.shards.web_tokens.logins import HttpLogins
 
 STREAM = "/streams/{stream_id}"
@@ -30,6 +34,8 @@ TOPIC = f"{STREAM}/topics/{{topic_id}}"
 MESSAGES = f"{TOPIC}/messages"
 OFFSETS = f"{TOPIC}/consumer-offsets"
 GROUPS = f"{TOPIC}/consumer-groups"
+MEMBERS = f"{GROUPS}/{{group_id}}/members"
+MEMBER = f"{MEMBERS}/{{member_id}}"
 USER = "/users/{user_id}"
 TOKENS = "/personal-access-tokens"
 
@@ -42,6 +48,10 @@ class Offers(NamedTuple):
     metrics_path: str | None
     closing: asyncio.Event
     streaming: Streaming
+    consuming: Consuming
+    facts: ServerFacts
+    log_tail: LogTail
+    reports: Reports
 
 
 def all_routes(offers: Offers) -> tuple[Endpoint, ...]:
@@ -49,6 +59,7 @@ def all_routes(offers: Offers) -> tuple[Endpoint, ...]:
     rows = (
         *_of_system(offers),
         *_of_users(offers.logins),
+        *_of_tokens(offers.logins),
         *_of_streams(),
         *_of_topics(),
         *_of_messages(offers.streaming),
@@ -130,9 +141,6 @@ def _of_users(logins: HttpLogins) -> list[Endpoint]:
     def login(one: Exchange) -> Outcome:
         return logins.login(one.caller, one.body)
 
-    def login_with_token(one: Exchange) -> Outcome:
-        return logins.login_with_token(one.caller, one.body)
-
     def refresh(one: Exchange) -> Outcome:
         return logins.refresh(one.caller, one.body)
 
@@ -181,6 +189,14 @@ def _of_users(logins: HttpLogins) -> list[Endpoint]:
             "PUT", f"{USER}/password", command(Code.CHANGE_PASSWORD, commands.change_password),
             "Change a password", body=bodies.PasswordBody, status=204,
         ),
+    ]  # fmt: skip
+
+
+def _of_tokens(logins: HttpLogins) -> list[Endpoint]:
+    def login(one: Exchange) -> Outcome:
+        return logins.login_with_token(one.caller, one.body)
+
+    return [
         Endpoint(
             "GET", TOKENS,
             command(
@@ -200,7 +216,7 @@ def _of_users(logins: HttpLogins) -> list[Endpoint]:
             "Withdraw a personal access token", status=204,
         ),
         Endpoint(
-            "POST", f"{TOKENS}/login", login_with_token, "Log in with a personal access token",
+            "POST", f"{TOKENS}/login", login, "Log in with a personal access token",
             body=bodies.TokenBody, answer=objects.IdentityAnswer, is_public=True,
         ),
     ]  # fmt: skip
@@ -364,5 +380,43 @@ def _ours(offers: Offers) -> list[Endpoint]:
             "GET", f"{MESSAGES}/stream", offers.streaming.stream,
             "Messages as server-sent events, from now on or from an offset",
             query=bodies.StreamQuery, other_types=(EVENTS,),
+        ),
+        Endpoint(
+            "GET", "/server", offers.facts.show, "Settings, durability and warnings of the broker",
+            answer=ServerAnswer,
+        ),
+        Endpoint(
+            "GET", "/logs", offers.log_tail.show, "The newest lines of the log, or those since",
+            query=LogQuery, answer=LogAnswer,
+        ),
+        Endpoint(
+            "GET", "/reports", offers.reports.show, "Reports of the load generator",
+            answer=list[ReportAnswer],
+        ),
+        *_of_members(offers.consuming),
+    ]  # fmt: skip
+
+
+def _of_members(members: Consuming) -> list[Endpoint]:
+    """A member of a group without a connection, held by a lease."""
+    return [
+        Endpoint(
+            "POST", MEMBERS, members.join, "Join a consumer group for the time of a lease",
+            body=bodies.LeaseBody, answer=objects.LeaseAnswer, status=201,
+        ),
+        Endpoint("PUT", MEMBER, members.renew, "Renew the lease of a member", status=204),
+        Endpoint("DELETE", MEMBER, members.leave, "Leave a consumer group", status=204),
+        Endpoint(
+            "GET", f"{MEMBER}/messages", members.poll, "Poll as a member of a group",
+            query=bodies.GroupPollQuery, answer=objects.PolledAnswer,
+            other_types=(octets.OCTETS, octets.LINES),
+        ),
+        Endpoint(
+            "PUT", f"{MEMBER}/offsets", members.store, "Commit an offset of a group",
+            body=bodies.GroupOffsetBody, status=204,
+        ),
+        Endpoint(
+            "DELETE", f"{MEMBER}/offsets", members.delete, "Forget an offset of a group",
+            query=bodies.PartitionQuery, status=204,
         ),
     ]  # fmt: skip

@@ -21,7 +21,8 @@ class HttpCaller:
 
     __slots__ = (
         "_claims", "_metadata", "address", "client_id", "generation", "has_pinged", "is_open",
-        "knows_all_codecs", "last_heartbeat", "local_host", "request", "suspended_user",
+        "knows_all_codecs", "last_heartbeat", "local_host", "reads_texts", "request",
+        "suspended_user",
         "transport", "turns", "user_id", "was_removed",
     )  # fmt: skip
 
@@ -34,6 +35,7 @@ class HttpCaller:
         self.transport = Transport.HTTP
         self.generation: Generation = CLASSIC
         self.knows_all_codecs = claims is not None and claims.knows_all_codecs
+        self.reads_texts = False  # JSON always has the text of an error
         self.is_open = True
         self.has_pinged = False
         self.request: RequestKey | None = None

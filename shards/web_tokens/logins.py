@@ -5,7 +5,6 @@ from typing import Final
 
 from borzoi.protocol.errors import (
     BrokerError,
-    FeatureUnavailable,
     InvalidAccessToken,
     InvalidCredentials,
     InvalidPassword,
@@ -13,6 +12,7 @@ from borzoi.protocol.errors import (
 )
 from borzoi.shards.handlers.caller import who_asks
 from borzoi.shards.handlers.services import Services
+from borzoi.shards.identity.origins import host_of
 from borzoi.shards.identity.tokens import check_token
 from borzoi.shards.web_forms.bodies import LoginBody, TokenBody
 from borzoi.shards.web_forms.failures import failure_of, plain
@@ -34,16 +34,10 @@ class HttpLogins:
         self._services = services
         self._tokens = tokens
         self._revocations = revocations
-        self.refuses_passwords = False
-        """Whether a password would cross a network in clear, and that is not wanted."""
 
     async def login(self, caller: HttpCaller, body: LoginBody) -> IdentityAnswer:
         """With name and password."""
-        if self.refuses_passwords:
-            raise FeatureUnavailable(
-                "a password over plain HTTP: limits.plain_login refuses it here, use HTTPS or a"
-                " personal access token"
-            )
+        self._services.clear_text.check_login(caller.transport, host_of(caller.address))
         try:
             user_id = await self._services.logins.check(
                 body.username, body.password, who_asks(caller)
@@ -59,6 +53,7 @@ class HttpLogins:
     def login_with_token(self, caller: HttpCaller, body: TokenBody) -> IdentityAnswer:
         """With a personal access token."""
         services = self._services
+        services.clear_text.check_login(caller.transport, host_of(caller.address))
         try:
             user_id = check_token(services.metadata.refresh(), body.token, services.clock.now_us())
         except BrokerError as error:

@@ -18,7 +18,7 @@ Pure: bytes in, values out.
 """
 
 import hashlib
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -126,7 +126,15 @@ class SegmentKey(NamedTuple):
     is_manifest: bool
 
 
-Manifest = TypeVar("Manifest", Identity, SegmentManifest, StateManifest, OffsetsManifest)
+class Versioned(Protocol):
+    """What says which format it has."""
+
+    @property
+    def format(self) -> int:
+        """The format of its bytes."""
+
+
+Manifest = TypeVar("Manifest", bound=Versioned)
 
 
 def encode(manifest: msgspec.Struct) -> bytes:

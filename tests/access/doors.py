@@ -4,6 +4,7 @@ A transport that is new to the broker is one more door in DOORS, and so is anoth
 clients; the tests of this folder run through all of them.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias
 
@@ -23,9 +24,15 @@ from borzoi.protocol.older.codecs import UNKNOWN
 from tests.broker import BrokerProcess, wait_for
 from tests.consensus_wire import CODES, VERSION, ConsensusWire, send_payload
 from tests.older_wire import OlderWire
-from tests.wire import Wire
+from tests.quic_socket import Quic, QuicSocket
+from tests.ways import door_of
+from tests.websocket_frames import as_socket
+from tests.wire import TIMEOUT_S, Wire
 
 ROUNDS_MAX: Final = 32
+IDLE_TIMEOUT_S: Final = 600.0
+"""A session waits for its turn that long, and says nothing meanwhile."""
+
 NOT_IN_GENERATION: Final = -1
 """For a command that clients of that generation do not know: it is refused as unknown."""
 
@@ -55,6 +62,14 @@ class Channel(Protocol):
 
 class Door(Protocol):
     """A transport."""
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """Where it is."""
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it is one of a broker with TLS."""
 
     def channels(self, broker: BrokerProcess, per_shard: int) -> dict[int, list[Channel]]:
         """So many sessions on each shard, by shard."""
@@ -150,14 +165,44 @@ class OldChannel:
         self.wire.close()
 
 
+class WebSocketChannel(TcpChannel):
+    """One WebSocket, with TLS below it where the broker has TLS."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        below = broker.through or (lambda connected: connected)
+        at = door_of(broker, "ws")
+        self.wire = Wire(at, login=False, through=lambda connected: as_socket(below(connected)))
+
+
+class QuicChannel(TcpChannel):
+    """One QUIC connection; each request has a stream of its own."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        opened = Quic(broker.quic_address, TIMEOUT_S, idle_timeout=IDLE_TIMEOUT_S).open()
+        self.wire = Wire.over(QuicSocket(opened), login=False)
+
+
 AnyChannel: TypeAlias = TcpChannel | ConsensusChannel | OldChannel
+
+
+class QuicDoor:
+    """Shard 0 alone has it."""
+
+    shards: Final = (0,)
+    is_encrypted: Final = False
+
+    def channels(self, broker: BrokerProcess, per_shard: int) -> dict[int, list[Channel]]:
+        return {0: [QuicChannel(broker) for _ in range(per_shard)]}
 
 
 class TcpDoor:
     """The kernel chooses the shard of a connection, so some are made in vain."""
 
-    def __init__(self, generation: type[AnyChannel]) -> None:
+    shards: Final = (0, 1)
+
+    def __init__(self, generation: type[AnyChannel], *, is_encrypted: bool = False) -> None:
         self._generation = generation
+        self.is_encrypted = is_encrypted
 
     def channels(self, broker: BrokerProcess, per_shard: int) -> dict[int, list[Channel]]:
         workers = broker.workers()
@@ -182,7 +227,18 @@ DOORS: Final[dict[str, Door]] = {
     "tcp": TcpDoor(TcpChannel),
     "tcp in the consensus generation": TcpDoor(ConsensusChannel),
     "tcp in the generation of SDK 0.6": TcpDoor(OldChannel),
+    "wss": TcpDoor(WebSocketChannel, is_encrypted=True),
+    "quic": QuicDoor(),
 }
+
+LAYERS: Final[dict[str, Door]] = {
+    "tls": TcpDoor(TcpChannel, is_encrypted=True),
+    "ws": TcpDoor(WebSocketChannel),
+}
+"""The two that "wss" is made of. A matrix takes half a minute: these are run with EVERY_DOOR=1."""
+
+if os.environ.get("EVERY_DOOR"):
+    DOORS.update(LAYERS)
 
 
 def _shards_of(workers: dict[int, int], ports: set[int]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Every command as every kind of user, on every shard, against a real broker.
+"""Every command as every kind of user, on every shard, through every door with sessions.
 
 The users are made once, each has a session on each shard, and all cells of a user go through its
 session back to back. What a cell may be answered with is in permission_matrix.txt.
@@ -40,9 +40,11 @@ from tests.access.matrix import (
     permissions_of,
     read_matrix,
 )
-from tests.broker import BrokerProcess
+from tests.broker import QUIC, BrokerProcess
+from tests.certificates import Authority
 from tests.shard_wires import TWO_SHARDS
 from tests.topics import topic_of
+from tests.ways import client_context, with_tls
 from tests.wire import Wire
 
 PASSWORD = "password"
@@ -98,15 +100,29 @@ def answers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Answers]:
     """The status of every cell, by shard."""
-    # Sockets must stay on the shard they were put on.
-    settings = {**TWO_SHARDS, "IGGY_TCP_SOCKET_MIGRATION": "false"}
-    broker = BrokerProcess(tmp_path_factory.mktemp("matrix") / "data", settings)
+    # Sockets must stay on the shard they were put on; those without a login wait for their turn.
+    settings = {
+        **TWO_SHARDS,
+        **QUIC,
+        "IGGY_TCP_SOCKET_MIGRATION": "false",
+        "IGGY_LIMITS_LOGIN_TIMEOUT": "10m",
+        "IGGY_QUIC_MAX_IDLE_TIMEOUT": "10m",
+    }
+    folder = tmp_path_factory.mktemp("matrix")
+    door = DOORS[request.param]
+    authority = Authority()
+    if door.is_encrypted:
+        settings |= with_tls(authority.issue(folder))
+    broker = BrokerProcess(folder / "data", settings)
     broker.start()
+    if door.is_encrypted:
+        context = client_context(authority.pem)
+        broker.through = lambda below: context.wrap_socket(below, server_hostname="localhost")
     try:
         world = World(broker)
         sessions = {
             (shard, column): channel
-            for shard, channels in DOORS[request.param].channels(broker, len(COLUMNS)).items()
+            for shard, channels in door.channels(broker, len(COLUMNS)).items()
             for column, channel in zip(COLUMNS, channels, strict=True)
         }
         for (_, column), channel in sessions.items():
@@ -114,6 +130,7 @@ def answers(
                 name, password = ("iggy", "iggy") if column == ROOT else (column, PASSWORD)
                 assert channel.login(name, password) == 0
         world.wire.ask(UpdateUser(INACTIVE, status=UserStatus.INACTIVE))
+        assert {shard for shard, _ in sessions} == set(door.shards)
         found: Answers = {}
         for (shard, column), channel in sessions.items():
             for cell, status in ask_all(world, channel, column):
@@ -154,7 +171,8 @@ def test_every_command_has_a_row_and_a_request() -> None:
 def test_row(answers: Answers, code: Code) -> None:
     asked = {key: status for key, status in answers.items() if key[1].code == code}
     expected = [cell for column in COLUMNS for cell in cells_of(ROWS[code], column)]
-    assert {(shard, cell) for shard in (0, 1) for cell in expected} == set(asked)
+    shards = {shard for shard, _ in answers}
+    assert {(shard, cell) for shard in shards for cell in expected} == set(asked)
     wrong = [
         f"shard {shard}, {cell.column}, {cell.target.name}: {status} instead of {cell.sign}"
         for (shard, cell), status in asked.items()

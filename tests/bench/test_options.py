@@ -80,14 +80,34 @@ def test_common_options_behind_the_kind_win() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "transport"),
+    [
+        ("pp", "tcp"),
+        ("pp --tls", "tls"),
+        ("pp websocket", "ws"),
+        ("pp ws --tls", "wss"),
+        ("pp http", "http"),
+        ("pc --transport http", "http"),
+        ("pp --transport http-json", "http-json"),
+        ("bcg --transport wss", "wss"),
+    ],
+)
+def test_transports(line: str, transport: str) -> None:
+    assert parsed(line).transport == transport
+
+
+@pytest.mark.parametrize(
     ("line", "reason"),
     [
         ("pp -b 5 --duration 1s", "exclude each other"),
         ("pp --total-data 5MB --duration 1s", "exclude each other"),
-        ("pp http", "speaks TCP"),
         ("pp tcp nonsense", "neither a transport nor"),
         ("pp --high-level-api", "not offered"),
-        ("pp --tls", "not offered"),
+        ("pp --tls --transport http", "not measured together"),
+        ("pp quic", "no QUIC yet"),
+        ("pp tcp --transport ws", "one of them is enough"),
+        ("pp --transport http --server-address 127.0.0.1:1", "on a broker of our own only"),
+        ("bcg --transport http", "without HTTP only"),
         ("pp -c 5", "No such option"),
         ("pc -p 5", "No such option"),
         ("pp -m 5..4", "no range"),

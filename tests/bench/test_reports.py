@@ -49,9 +49,15 @@ def test_a_saved_report_has_everything_and_stands_alone(
     assert page.count("data:image/png;base64,") == 4
     assert "http:" not in page
     assert "https:" not in page
-    assert not re.search(r"<script|<link|@import|url\(", page)
+    assert not re.search(r"<script[^>]*src|<link|@import|url\(", page)
+    for title in ("Throughput of producers", "Throughput of consumers", "Page cache"):
+        assert title in page
     assert "Pinned &lt;producer&gt; &amp; consumer" in page
     assert "borzoi bench ppc" in page
+    assert "Disturbed: other programs kept 0.8 cores busy meanwhile" in page
+    again = save_report(report, results)
+    assert again.name == f"{directory.name}_run2"
+    assert load_report(again) == load_report(directory)
 
 
 def test_the_name_of_a_directory_is_safe_everywhere(report: dict[str, Any]) -> None:
@@ -69,7 +75,7 @@ def test_what_is_no_report(tmp_path: Path) -> None:
 
 
 def test_the_table_says_who_was_busy(report: dict[str, Any]) -> None:
-    console = Console(width=160, record=True, quiet=True)
+    console = Console(width=80, record=True, quiet=True)
     console.quiet = False
     with console.capture() as captured:
         print_report(console, report)
@@ -80,6 +86,9 @@ def test_the_table_says_who_was_busy(report: dict[str, Any]) -> None:
     assert "25% of the time" in text
     assert "other programs kept 0.8 cores busy" in text
     assert "produced bytes to append 0.07" in text
+    assert "…" not in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert re.search(r"p9999 +│ +[0-9.]+ │", text)
 
 
 def test_compare_knows_which_way_is_better(report: dict[str, Any]) -> None:
@@ -145,3 +154,12 @@ def test_rows_of_targets() -> None:
     assert least.as_json()["ratio"] == 0.81
     assert skipped.as_json()["skipped"] == "no tool"
     assert targets_table([least, most, missed, skipped, busy]).row_count == 5
+    workload = "poll 10 x 1 KB per request, 32 connections, of a topic of another shard"
+    wide = Row("g", workload, "requests/s", 0.8, False, (Run(123456.7, 234567.8),))
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(targets_table([wide, undecided]))
+    text = captured.get()
+    assert "…" not in text
+    assert "234,568" in text
+    assert max(map(len, text.splitlines())) <= 80

@@ -20,6 +20,10 @@ IGGY = Login("iggy", "secret")
         ("iggy://iggy:secret@broker:9000", ServerAddress("broker", 9000, IGGY)),
         ("iggy+tcp://iggy:secret@broker", ServerAddress("broker", 8090, IGGY)),
         ("iggy://iggy:secret@[::1]:9000", ServerAddress("::1", 9000, IGGY)),
+        (
+            "iggy+quic://iggy:secret@broker",
+            ServerAddress("broker", 8080, IGGY, "quic", TlsOptions()),
+        ),
         ("iggy+tls://iggy:secret@broker", ServerAddress("broker", 8090, IGGY, "tcp", TlsOptions())),
         ("iggy+ws://iggy:secret@broker", ServerAddress("broker", 8092, IGGY, "ws")),
         ("iggy+wss://iggy:secret@broker:1", ServerAddress("broker", 1, IGGY, "ws", TlsOptions())),
@@ -32,6 +36,17 @@ IGGY = Login("iggy", "secret")
             "iggy+tls://iggy:secret@b?tls_validate_certificate=false&tls_cert_file=c&tls_key_file=k",
             ServerAddress("b", 8090, IGGY, "tcp", TlsOptions("", "", False, "c", "k")),
         ),
+        ("iggy+http://iggy:secret@b", ServerAddress("b", 3000, IGGY, "http")),
+        (
+            "iggy+http://iggy:secret@b?tls=true",
+            ServerAddress("b", 3000, IGGY, "http", TlsOptions()),
+        ),
+        (
+            "iggy+https://iggy:secret@b:1?tls_ca_file=a",
+            ServerAddress("b", 1, IGGY, "http", TlsOptions("", "a")),
+        ),
+        ("iggy://secret+/=@broker:1", ServerAddress("broker", 1, token="secret+/=")),
+        ("iggy+wss://t@b", ServerAddress("b", 8092, None, "ws", TlsOptions(), "t")),
         ("iggy://a:b:c@d?%41@h:1", ServerAddress("h", 1, Login("a", "b:c@d?%41"))),
     ],
 )
@@ -52,10 +67,10 @@ def test_good_addresses(text: str, expected: ServerAddress) -> None:
         ("broker:²", "not a number from 1 to 65535"),
         ("::1:8090", "not host:port"),
         ("[::1]8090", "not a number from 1 to 65535"),
-        ("iggy+quic://iggy:secret@broker:8080", r"for iggy\+quic; iggy or iggy\+tcp or"),
+        ("iggy+udp://iggy:secret@broker:8080", r"for iggy\+udp; iggy or iggy\+tcp or"),
+        ("iggy+quic://iggy:secret@broker?tls=false", "QUIC is always encrypted"),
         ("http://iggy:secret@broker", "for http; iggy or"),
-        ("iggy://broker:8090", "no username and password"),
-        ("iggy://secret-token@broker:8090", "no username and password"),
+        ("iggy://@broker:8090", "no username and password, and no token"),
         ("iggy://iggy:@broker:8090", "no username and password"),
         ("iggy://:secret@broker:8090", "no username and password"),
         ("iggy://iggy:secret@", "not host:port"),
@@ -75,3 +90,4 @@ def test_bad_addresses(text: str, reason: str) -> None:
 
 def test_a_password_stays_out_of_the_repr() -> None:
     assert "secret" not in repr(parse_address("iggy://iggy:secret@broker:8090"))
+    assert "secret" not in repr(parse_address("iggy://secret@broker:8090"))

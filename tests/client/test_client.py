@@ -389,7 +389,7 @@ def test_connect_logs_in_and_closes(run: Run, scheme: str) -> None:
                 await client.ping()
             assert not client.is_open
             assert server.commands == [
-                LoginUser("iggy", "iggy", "0.10.0", "codecs"), Ping(),
+                LoginUser("iggy", "iggy", "0.10.0", "codecs texts"), Ping(),
             ]  # fmt: skip
 
     run(test())

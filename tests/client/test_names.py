@@ -13,4 +13,4 @@ def test_every_public_name_has_a_home() -> None:
 
 def test_other_names_are_refused() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Borzoi'"):
-        client.Borzoi  # noqa: B018  # asking for it is the test
+        client.Borzoi  # noqa: B018 - asking for it is the test

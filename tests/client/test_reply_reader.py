@@ -30,7 +30,7 @@ class FakeTransport:
         self.is_aborted = True
 
 
-class Wire:
+class FedReader:
     """A reader, and the event loop's part in its life."""
 
     def __init__(self) -> None:
@@ -50,15 +50,15 @@ class Wire:
                 piece = piece[size:]
 
 
-def in_loop(test: Callable[[Wire], Any]) -> None:
+def in_loop(test: Callable[[FedReader], Any]) -> None:
     async def body() -> None:
-        test(Wire())
+        test(FedReader())
 
     asyncio.run(body())
 
 
 def test_a_request_without_a_payload_has_no_empty_part() -> None:
-    def test(wire: Wire) -> None:
+    def test(wire: FedReader) -> None:
         wire.reader.ask([b"header", b""])
         assert wire.transport.written == [b"header"]
 
@@ -73,7 +73,7 @@ ANSWERS = st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=30)), max_siz
 def test_answers_do_not_depend_on_how_tcp_cut_them(
     answers: list[tuple[int, bytes]], piece_size: int
 ) -> None:
-    def test(wire: Wire) -> None:
+    def test(wire: FedReader) -> None:
         for status, payload in answers:
             reply = wire.reader.ask([b"?"])
             # A payload behind an error is against the rules, but its length is believed.
@@ -90,7 +90,7 @@ def test_answers_do_not_depend_on_how_tcp_cut_them(
 def test_answers_around_the_size_of_the_first_piece(size: int, piece_size: int) -> None:
     payload = bytes(i % 251 for i in range(size))
 
-    def test(wire: Wire) -> None:
+    def test(wire: FedReader) -> None:
         reply = wire.reader.ask([b"?"])
         wire.feed(encode_response(0, payload), piece_size)
         assert reply.result() == RawReply(0, bytearray(payload))
@@ -99,7 +99,7 @@ def test_answers_around_the_size_of_the_first_piece(size: int, piece_size: int) 
 
 
 def test_one_byte_too_many_is_refused_before_it_comes() -> None:
-    def test(wire: Wire) -> None:
+    def test(wire: FedReader) -> None:
         reply = wire.reader.ask([b"?"])
         wire.feed(bytes(4) + (SIZE_MAX + 1).to_bytes(4, "little"), 8)
         with pytest.raises(ResponseTooBig, match=f"{SIZE_MAX + 1} bytes; at most {SIZE_MAX}"):
@@ -121,7 +121,7 @@ def test_one_byte_too_many_is_refused_before_it_comes() -> None:
 def test_unasked_bytes_end_the_connection(answer: bytes, unasked: bytes, reason: str) -> None:
     """Alone, or in one piece with an answer; that answer is still good."""
 
-    def test(wire: Wire) -> None:
+    def test(wire: FedReader) -> None:
         reply = wire.reader.ask([b"?"]) if answer else None
         wire.feed(answer + unasked, len(answer + unasked))
         assert reply is None or reply.result().payload == b"payload"
@@ -148,7 +148,7 @@ def test_unasked_bytes_end_the_connection(answer: bytes, unasked: bytes, reason:
 def test_a_lost_connection_says_how_far_it_came(
     came: bytes, error: Exception | None, reason: str
 ) -> None:
-    def test(wire: Wire) -> None:
+    def test(wire: FedReader) -> None:
         reply = wire.reader.ask([b"?"])
         wire.feed(came, 100)
         wire.reader.connection_lost(error)
@@ -161,7 +161,7 @@ def test_a_lost_connection_says_how_far_it_came(
 
 
 def test_an_answer_for_a_cancelled_caller_is_dropped() -> None:
-    def test(wire: Wire) -> None:
+    def test(wire: FedReader) -> None:
         wire.reader.ask([b"?"]).cancel()
         wire.feed(encode_response(0, b"late"), 3)
 

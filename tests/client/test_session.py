@@ -40,7 +40,7 @@ LOGGED_IN = Answer(encode_response(0, (7).to_bytes(4, "little")))
 CLIENTS = (ClientInfo(1, 7, Transport.TCP, "127.0.0.1:1", 0),)
 CLIENTS_ANSWER = Answer(encode_response(0, CLASSIC.replies[Code.GET_CLIENTS](CLIENTS)))
 VERSION = "0.10.0"
-CONTEXT = "codecs"
+CONTEXT = "codecs texts"
 
 
 def refused(error: type[Exception]) -> Answer:
@@ -248,7 +248,7 @@ def test_a_session_that_ends_at_once_again_is_reported(run: Run) -> None:
 def test_a_timeout_is_the_callers_and_the_next_request_goes_on(run: Run) -> None:
     async def test() -> None:
         async with scripted(Silence(), later=[[DONE]]) as server:
-            async with await open_to(server, timeout_s=0.05) as client:
+            async with await open_to(server, timeout_s=1.0) as client:
                 with pytest.raises(RequestTimeout):
                     await client.get_clients()
                 await client.ping()

@@ -38,9 +38,9 @@ def restart(broker: BrokerProcess) -> None:
 def kill_workers(broker: BrokerProcess) -> None:
     """One after the other, so that every connection loses its worker."""
     for shard in range(2):
-        pid = wait_for(lambda: broker.workers().get(shard, 0))  # noqa: B023
+        pid = wait_for(lambda: broker.workers().get(shard, 0))  # noqa: B023 - at once
         os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: broker.workers().get(shard, pid) != pid)  # noqa: B023
+        wait_for(lambda: broker.workers().get(shard, pid) != pid)  # noqa: B023 - at once
 
 
 @pytest.mark.parametrize("fault", [restart, kill_workers])

@@ -5,6 +5,7 @@ its transport needs.
 """
 
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     if "transport" in metafunc.fixturenames and not any("transport" in one for one in named):
         metafunc.parametrize("transport", getattr(metafunc.module, "THROUGH", sorted(TRANSPORTS)))
+
+
+def hold(host: str, port: int) -> None:
+    """Takes a port, without listening, for the rest of this process."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((host, port))
+    held.detach()
 
 
 def encrypted_in(folder: Path) -> dict[str, str]:
@@ -58,6 +67,8 @@ def plain_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPro
     data = tmp_path_factory.mktemp("conformance") / "data"
     with standing(data, {**HTTP, **LARGE_BODIES}) as broker:
         yield broker
+    # Clients that were made from an address alone ask for it until this process ends.
+    hold(broker.host, broker.port)
 
 
 @pytest.fixture(scope="package")

@@ -13,8 +13,15 @@ from apache_iggy import IggyClient, PollingStrategy, ReceiveMessage, SendMessage
 from borzoi.shards.web_forms.failures import snake_case
 from tests.broker import BrokerProcess
 
+# A client of this package can't be closed, and lives as long as the process of the tests. With its
+# own heartbeat of five seconds it would dial a broker that is gone for ever, at a port that may be
+# another test's by then.
+NO_HEARTBEAT: Final = "heartbeat_interval=1h"
 # The client waits this long before it dials a second time; its own default is five seconds.
-QUICK_RECONNECT: Final = "reestablish_after=50ms&reconnection_interval=50ms"
+QUICK_RECONNECT: Final = f"{NO_HEARTBEAT}&reestablish_after=50ms&reconnection_interval=50ms"
+# It gives up for ever where a handshake of TLS breaks off, as it does at a broker that stops. So it
+# dials when the stop is over.
+LATE_RECONNECT: Final = f"{NO_HEARTBEAT}&reestablish_after=5s&reconnection_interval=50ms"
 
 
 class Way(NamedTuple):
@@ -28,10 +35,10 @@ class Way(NamedTuple):
 
 TRANSPORTS: Final = {
     "tcp": Way("tcp", "iggy+tcp"),
-    "tls": Way("tcp", "iggy+tcp", is_encrypted=True),
+    "tls": Way("tcp", "iggy+tcp", is_encrypted=True, options=LATE_RECONNECT),
     "ws": Way("websocket", "iggy+ws"),
-    "wss": Way("websocket", "iggy+ws", is_encrypted=True),
-    "http": Way("http", "iggy+http", options="retries=3"),
+    "wss": Way("websocket", "iggy+ws", is_encrypted=True, options=LATE_RECONNECT),
+    "http": Way("http", "iggy+http", options=f"{NO_HEARTBEAT}&retries=3"),
 }
 
 AUTHORITY: Final = "authority.pem"

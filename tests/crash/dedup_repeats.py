@@ -174,7 +174,7 @@ def _produce(broker: BrokerProcess, summary: Summary, kills: int, worker_kills: 
     choice.shuffle(victims)
     for number, victim in enumerate(victims, 1):
         due = summary.ids * number // (len(victims) + 1)
-        wait_for(lambda: progress() >= due, FINISH_TIMEOUT_S)  # noqa: B023
+        wait_for(lambda: progress() >= due, FINISH_TIMEOUT_S)  # noqa: B023 - at once
         if victim == "all":
             broker.kill()
             broker.start()
@@ -182,7 +182,7 @@ def _produce(broker: BrokerProcess, summary: Summary, kills: int, worker_kills: 
         else:
             pid = broker.workers()[choice.randrange(2)]
             os.kill(pid, signal.SIGKILL)
-            wait_for(lambda: _is_replaced(broker, pid), 30)  # noqa: B023
+            wait_for(lambda: _is_replaced(broker, pid), 30)  # noqa: B023 - at once
             summary.worker_kills += 1
     wait_for(lambda: not any(one.is_alive() for one in producers), FINISH_TIMEOUT_S)
     for producer in producers:

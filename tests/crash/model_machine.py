@@ -236,7 +236,7 @@ class Agreement(RuleBasedStateMachine):
         for stream, topic in self.model.all_topics():
             for group in topic.groups:
                 command = GetConsumerGroup(stream.id, topic.id, group.id)
-                wait_for(lambda: self._is_settled(command, topic, group), RESTART_TIMEOUT_S)  # noqa: B023 (used at once)
+                wait_for(lambda: self._is_settled(command, topic, group), RESTART_TIMEOUT_S)  # noqa: B023 - at once
                 self.step(0, command)
                 if group.members:
                     self._tell_shards(stream, topic, group)

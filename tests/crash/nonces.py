@@ -31,6 +31,7 @@ LENGTHS: Final = struct.Struct("<48xII8x")
 class Counted(NamedTuple):
     """What was seen."""
 
+    messages: int
     drawn: int
     different: int
     opened: int
@@ -49,19 +50,19 @@ class Notes:
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Note all nonces of this process from now on."""
-        original = SegmentCipher._nonces
+        original = SegmentCipher._nonce
 
-        def noting(cipher: SegmentCipher, count: int) -> Iterator[bytes]:
-            nonces = list(original(cipher, count))
-            self.drawn += len(nonces)
-            self.different.update(cipher.header.salt + nonce for nonce in nonces)
-            return iter(nonces)
+        def noting(cipher: SegmentCipher) -> bytes:
+            nonce = original(cipher)
+            self.drawn += 1
+            self.different.add(cipher.header.salt + nonce)
+            return nonce
 
-        SegmentCipher._nonces = noting  # type: ignore[method-assign,assignment] # put back below
+        SegmentCipher._nonce = noting  # type: ignore[method-assign,assignment] # put back below
         try:
             yield
         finally:
-            SegmentCipher._nonces = original  # type: ignore[method-assign] # as it was
+            SegmentCipher._nonce = original  # type: ignore[method-assign] # as it was
 
 
 def count_nonces(root: Path, messages: int, seed: int) -> Counted:
@@ -70,11 +71,15 @@ def count_nonces(root: Path, messages: int, seed: int) -> Counted:
     files = FailingFiles()
     partition = Partition(root, segment_size_max=1 << 16, files=files, cipher=partition_cipher())
     notes = Notes()
-    opened = torn = failed = purged = 0
+    appended = opened = torn = failed = purged = 0
     with notes.taken():
-        while notes.drawn < messages:
+        while appended < messages:
             for _ in range(rng.randrange(1, 20)):
-                partition.append(*[b"payload"] * rng.randrange(1, BATCH_SIZE))
+                # Now and then a batch of several seals.
+                payload = bytes(5000 if rng.randrange(20) == 0 else 7)
+                count = rng.randrange(1, BATCH_SIZE)
+                partition.append(*[payload] * count)
+                appended += count
             match rng.randrange(4):
                 case 0:
                     failed += _append_to_full_disk(partition, files)
@@ -97,7 +102,7 @@ def count_nonces(root: Path, messages: int, seed: int) -> Counted:
         for log in Path(partition.directory).glob("*.log"):
             assert _stored_nonces(log.read_bytes()) <= notes.different
     partition.log.close()
-    return Counted(notes.drawn, len(notes.different), opened, torn, failed, purged)
+    return Counted(appended, notes.drawn, len(notes.different), opened, torn, failed, purged)
 
 
 def _append_to_full_disk(partition: Partition, files: FailingFiles) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from borzoi.protocol.errors import ShardCommunicationError
 from borzoi.shards.nursery.link import LIVED_LONG_S
 from tests.broker import BrokerProcess, wait_for
 from tests.conftest import NewBroker
@@ -51,7 +52,16 @@ def kill_worker(broker: BrokerProcess, shard: int) -> int:
 
 
 def sends_to(wire: Wire, shard: int) -> None:
-    wire.append(STREAM, TOPIC, partitions_of(shard, 2)[0], [b"x"])
+    """A batch is stored; while the shard is away longer than a request waits, none was sent."""
+
+    def is_stored() -> bool:
+        try:
+            wire.append(STREAM, TOPIC, partitions_of(shard, 2)[0], [b"x"])
+        except ShardCommunicationError:
+            return False
+        return True
+
+    wait_for(is_stored)
 
 
 def descriptors(pid: int) -> list[str]:

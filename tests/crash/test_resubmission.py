@@ -109,7 +109,7 @@ def test_an_owner_stopped_anywhere_and_killed_leaves_each_message_once(
     wait_ready(*producers)
     for _ in range(2):
         acknowledged = _acknowledged(producers)
-        wait_for(lambda: _acknowledged(producers) > acknowledged + 50, 30)  # noqa: B023
+        wait_for(lambda: _acknowledged(producers) > acknowledged + 50, 30)  # noqa: B023 - at once
         pid = broker.workers()[OWNER]
         # Not waiting for a condition: where the owner is stopped is the experiment.
         time.sleep(choice.uniform(0, 0.05))

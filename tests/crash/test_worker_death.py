@@ -142,7 +142,7 @@ def test_f7_a_crash_loop_backs_off_and_requests_end_meanwhile(
             pid = wait_for(lambda: broker.workers().get(victim, 0), BACK_TIMEOUT_S)
             os.kill(pid, signal.SIGKILL)
             died_at = time.monotonic()
-            wait_for(lambda: broker.workers().get(victim) != pid)  # noqa: B023 - called at once
+            wait_for(lambda: broker.workers().get(victim) != pid)  # noqa: B023 - at once
             if death == 2:
                 _ends_while_away(doomed, partitions_of(victim, SHARDS)[0])
             wire.append(STREAM, TOPIC, partitions_of(living, SHARDS)[0], [b"served meanwhile"])

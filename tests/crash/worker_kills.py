@@ -100,7 +100,7 @@ def _run_topic(broker: BrokerProcess, kills: int, choice: random.Random, summary
         # Not waiting for a condition: the moment of the kill is the experiment.
         time.sleep(LIVED_LONG_S + choice.uniform(0, 0.5))
         victim = choice.randrange(SHARDS)
-        pid = wait_for(lambda: broker.workers().get(victim, 0), WORKER_TIMEOUT_S)  # noqa: B023
+        pid = wait_for(lambda: broker.workers().get(victim, 0), WORKER_TIMEOUT_S)  # noqa: B023 - at once
         killed_at = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         _probe(broker, probe, partitions_of(victim, SHARDS)[0])

@@ -138,3 +138,10 @@ def test_the_drawing_is_made_from_its_source() -> None:
 def test_a_drawing_that_cannot_be_read_is_refused(line: str) -> None:
     with pytest.raises(DRAW["BadDrawing"]):
         DRAW["render"](f"{SOURCE}\n{line}\n")
+
+
+def test_every_share_is_explained() -> None:
+    wiring = (ROOT / "shards/wiring/shard.py").read_text()
+    made = re.findall(r'_share\("(\w+)"|_shared\["(\w+)"\]', wiring)
+    section = (ROOT / "SECURITY.md").read_text().partition("## Shares")[2].partition("\n## ")[0]
+    assert sorted(ROOMS.findall(section)) == sorted(first or second for first, second in made)

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 import xxhash
 
-from borzoi.protocol.consensus.framing import NOT_STAMPED, stamp
+from borzoi.protocol.consensus.heads import stamp
+from borzoi.protocol.consensus.layout import NOT_STAMPED
 from borzoi.protocol.consensus.operations import CODES, QUERY, SEND, STAMPED
 from borzoi.protocol.edge_layouts import (
     BATCH_CHECKED,

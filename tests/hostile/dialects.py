@@ -156,5 +156,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         OlderDialect("bare-keys"),
         OlderDialect("hybrid"),
         OlderDialect("old"),
+        OlderDialect("old-text"),
+        OlderDialect("v1"),
     )
 }

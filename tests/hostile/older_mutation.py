@@ -76,6 +76,7 @@ CORPORA: Final[Mapping[str, Sequence[Mutant]]] = {
     "bare-keys": corpus(CODECS, short_sends()),
     "hybrid": corpus(HYBRID_CODECS, short_sends()),
     "old": corpus(OLD_CODECS, old_sends()),
+    "old-text": corpus(OLD_CODECS, old_sends()),
     "v1": corpus(V1_CODECS, old_sends()),
     "v1-short": corpus(V1_SHORT_CODECS, old_sends()),
 }

@@ -20,9 +20,9 @@ class Seed(NamedTuple):
     mutant: Mutant
 
 
-def write_seeds(name: str, reason: str, seeds: Iterable[Seed]) -> Path:
+def write_seeds(name: str, reason: str, seeds: Iterable[Seed], folder: Path = SEEDS) -> Path:
     """Keep frames for ever; the file to check in."""
-    path = SEEDS / f"{name}.txt"
+    path = folder / f"{name}.txt"
     lines = [f"# {' '.join(reason.split())}"]
     for kind, (code, payload) in seeds:
         lines.append(f"{kind} {code} {payload.hex() or '-'}")
@@ -41,5 +41,5 @@ def read_seeds(path: Path) -> list[Seed]:
     return found
 
 
-def seed_files() -> list[Path]:
-    return sorted(SEEDS.glob("*.txt"))
+def seed_files(folder: Path = SEEDS) -> list[Path]:
+    return sorted(folder.glob("*.txt"))

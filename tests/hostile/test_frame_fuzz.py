@@ -10,7 +10,6 @@ import pytest
 from borzoi.protocol.codes import Code
 from borzoi.protocol.framing import encode_request
 from borzoi.protocol.generations import GENERATIONS
-from tests.hostile import seeds
 from tests.hostile.frame_fuzz import run, seed_of, try_bytes, try_frame
 from tests.hostile.frames_of import FRAMES_OF
 from tests.hostile.mutation import Mutant, mutant
@@ -42,12 +41,11 @@ def test_what_once_failed() -> None:
             try_frame(seed)
 
 
-def test_seeds_are_kept_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seeds, "SEEDS", tmp_path)
+def test_seeds_are_kept_as_they_were(tmp_path: Path) -> None:
     kept = [Seed("request", mutant(1)), Seed("answer", Mutant(1, b""))]
-    path = write_seeds("some", "ValueError: two\nlines", kept)
+    path = write_seeds("some", "ValueError: two\nlines", kept, tmp_path)
     assert read_seeds(path) == kept
-    assert seed_files() == [path]
+    assert seed_files(tmp_path) == [path]
 
 
 def test_bytes_that_are_no_frame_at_all() -> None:

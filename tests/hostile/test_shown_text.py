@@ -10,6 +10,7 @@ import unicodedata
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -140,8 +141,8 @@ def test_errors(filled_broker: BrokerProcess, name: str) -> None:
 
 
 @pytest.mark.parametrize("command", [main, bench, iggy_server])
-def test_errors_of_every_program(command: object) -> None:
-    result = CliRunner().invoke(command, ["--\x1b]0;owned\x07"])  # type: ignore[arg-type]
+def test_errors_of_every_program(command: click.Command) -> None:
+    result = CliRunner().invoke(command, ["--\x1b]0;owned\x07"])
     assert result.exit_code == 2
     assert is_harmless(result)
 

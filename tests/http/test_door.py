@@ -108,19 +108,6 @@ def test_a_port_in_use_names_the_setting(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_passwords_in_clear(new_broker: NewBroker) -> None:
-    reached = {**ONE_SHARD, **HTTP, "IGGY_HTTP_ADDRESS": "0.0.0.0:0"}
-    reached |= {"IGGY_ROOT_USERNAME": "iggy", "IGGY_ROOT_PASSWORD": "iggy"}
-    warned = new_broker(**reached)
-    assert "limits.plain_login" in warned.output()
-    HttpClient(warned).login()
-    refusing = new_broker(**reached, IGGY_LIMITS_PLAIN_LOGIN="refuse")
-    body = {"username": "iggy", "password": "iggy"}
-    answer = HttpClient(refusing).ask("POST", "/users/login", body)
-    assert (answer.status, answer.json["code"]) == (400, "feature_unavailable")
-
-
-@pytest.mark.slow
 def test_tls(new_broker: NewBroker, tmp_path: Path) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(

@@ -3,7 +3,7 @@
 import gzip
 import socket
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import psutil
 import pytest
@@ -19,6 +19,8 @@ else:
 
 SIZE_MAX = 2_000_000
 MIB = 1 << 20
+SKIPPED = bytes.fromhex("502a4d1800000000")
+"""A frame of zstd that holds nothing and is to be passed over."""
 
 
 def connect(broker: BrokerProcess) -> socket.socket:
@@ -38,6 +40,14 @@ def raw(broker: BrokerProcess, data: bytes) -> bytes:
             # Cut off while it still sent: the answer may be lost with the connection.
             pass
         return b"".join(pieces)
+
+
+def is_not_read(peer: socket.socket, data: bytes) -> bool:
+    try:
+        peer.sendall(data)
+    except TimeoutError:
+        return True
+    return False
 
 
 def memory(broker: BrokerProcess) -> int:
@@ -169,3 +179,90 @@ def test_a_head_that_does_not_come_is_dropped(http_broker: BrokerProcess) -> Non
 
         wait_for(is_dropped)
     assert HttpClient(http_broker).ask("GET", "/ping").status == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("member", [gzip.compress(b""), zstd.compress(b""), SKIPPED], ids=range(3))
+def test_many_small_parts_do_not_stop_the_shard(root: HttpClient, member: bytes) -> None:
+    """Each part costs a copy of the rest: 2 MB of them took a minute, and the worker's life."""
+    packing = "gzip" if member.startswith(b"\x1f\x8b") else "zstd"
+    headers = {"Content-Type": "application/json", "Content-Encoding": packing}
+    answer = root.ask("POST", "/streams", member * (SIZE_MAX // len(member)), headers)
+    assert answer.status == 400
+    assert b"more than 64 parts" in answer.body
+    # Some are fine: packers write one for each file or block.
+    name = b'{"name":"in-parts"}'
+    pack = gzip.compress if packing == "gzip" else zstd.compress
+    parts = b"".join(pack(name[at : at + 1]) for at in range(len(name)))
+    assert root.ask("POST", "/streams", parts, headers).status == 200
+    assert root.ask("DELETE", "/streams/in-parts").status == 204
+
+
+@pytest.mark.slow
+def test_a_body_before_the_login_is_small(http_broker: BrokerProcess, root: HttpClient) -> None:
+    """As on other doors: 8 KiB, for a password needs no more."""
+    login = b'{"username":"iggy","password":"iggy"'
+    fits = login + b" " * (8192 - len(login) - 1) + b"}"
+    stranger = HttpClient(http_broker)
+    headers = {"Content-Type": "application/json"}
+    assert stranger.ask("POST", "/users/login", fits, headers).status == 200
+    answer = stranger.ask("POST", "/users/login", fits + b" ", headers)
+    assert (answer.status, b"8192 are allowed" in answer.body) == (413, True)
+    packed = {**headers, "Content-Encoding": "gzip"}
+    bomb = gzip.compress(b" " * MIB)
+    assert stranger.ask("POST", "/users/login", bomb, packed).status == 413
+    assert root.ask("POST", "/users/login", fits + b" ", headers).status == 200
+
+
+@pytest.mark.slow
+def test_the_head_of_a_stream_has_no_body(http_broker: BrokerProcess, topic: str) -> None:
+    """Events behind it would be taken for the answer to the next request."""
+    root = HttpClient(http_broker).login()
+    lines = {"Content-Type": "application/x-ndjson"}
+    sent = root.ask("POST", f"{topic}/messages?partition_id=0", b'{"payload":"eA=="}\n', lines)
+    assert sent.status == 201
+    for path in ("/messages/stream", "/messages"):
+        said = raw(
+            http_broker,
+            f"HEAD {topic}{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {root.token}\r\n\r\n"
+            "GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode(),
+        )
+        assert b"data:" not in said
+        assert said.count(b"HTTP/1.1 200 ") == 2
+        assert said.endswith(b"pong")
+
+
+@pytest.mark.slow
+def test_requests_behind_one_that_waits_keep_little(
+    http_broker: BrokerProcess, root: HttpClient, topic: str
+) -> None:
+    """A flood of pipelined requests behind a long poll is not read."""
+    before = memory(http_broker)
+    waiting = (
+        f"GET {topic}/messages?wait=60s HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {root.token}\r\n\r\n"
+    ).encode()
+    flood = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n" * 1000
+    with ExitStack() as opened:
+        for _ in range(8):
+            peer = opened.enter_context(closing(connect(http_broker)))
+            peer.sendall(waiting)
+            peer.settimeout(0.5)
+            assert is_not_read(peer, flood * 1024)
+        assert root.ask("GET", "/streams").status == 200
+        assert memory(http_broker) - before < 32 * MIB
+
+
+@pytest.mark.slow
+def test_a_chunk_for_every_byte(http_broker: BrokerProcess, root: HttpClient) -> None:
+    body = b'{"name":"' + b"c" * 50_000 + b'"}'
+    chunks = b"".join(b"1;%s\r\n%c\r\n" % (b"x" * 50, byte) for byte in body)
+    head = (
+        f"POST /streams HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {root.token}\r\n"
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    ).encode()
+    before = memory(http_broker)
+    said = raw(http_broker, head + chunks + b"0\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 400 "), said[:100]
+    assert b"a name of 50000 bytes" in said
+    assert memory(http_broker) - before < 32 * MIB

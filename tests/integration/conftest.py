@@ -7,7 +7,7 @@ import pytest
 
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.commands.system import Ping
-from tests.broker import BrokerProcess, standing
+from tests.broker import QUIC, BrokerProcess, standing
 from tests.shard_wires import TWO_SHARDS
 from tests.topics import topic_of
 from tests.wire import Wire
@@ -15,8 +15,9 @@ from tests.wire import Wire
 
 @pytest.fixture(scope="package")
 def standing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with two shards."""
-    with standing(tmp_path_factory.mktemp("integration") / "data", TWO_SHARDS) as broker:
+    """A broker with two shards and every door."""
+    settings = {**TWO_SHARDS, **QUIC}
+    with standing(tmp_path_factory.mktemp("integration") / "data", settings) as broker:
         yield broker
 
 

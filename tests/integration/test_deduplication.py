@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from apache_iggy import IggyClient, PollingStrategy, SendMessage
+from apache_iggy import PollingStrategy, SendMessage
 
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import PurgeTopic
 from borzoi.protocol.message import Message
 from tests.broker import BrokerProcess, wait_for
+from tests.conformance.official import connected
+from tests.consensus_wire import ConsensusWire
 from tests.shard_wires import TWO_SHARDS, one_per_shard
 from tests.topics import described, topic_of
 from tests.wire import Wire
@@ -71,6 +73,22 @@ def test_duplicates_are_dropped_on_new_partitions_of_both_shards(
         assert described(first, name).topic.messages_count == 5 * PARTITIONS
 
 
+def test_a_send_is_confirmed_where_its_messages_lie(deduplicating: BrokerProcess) -> None:
+    """Where the first lies that it has stored, or else the one that its first repeats."""
+    name = "confirmed"
+    with ConsensusWire(deduplicating) as wire:
+        wire.ask(CreateStream(name))
+        wire.ask(topic_of(name, PARTITIONS))
+        for partition in range(PARTITIONS):
+            sent = [
+                wire.confirmed(name, partition, *messages(*ids)).base_offset
+                for ids in ((1, 2, 3), (4, 5), (2, 6, 1), (3, 2), (5,), (6, 5, 4, 3, 2, 1), (7,))
+            ]
+            assert sent == [0, 3, 5, 2, 4, 5, 6]
+    with Wire(deduplicating) as reader:
+        assert ids_in(reader, name, 0) == list(range(1, 8))
+
+
 def test_messages_without_an_id_are_never_duplicates(deduplicating: BrokerProcess) -> None:
     wire = Wire(deduplicating)
     new_topic(wire, "nameless")
@@ -94,9 +112,7 @@ def test_the_official_client_sends_what_it_likes(deduplicating: BrokerProcess) -
     """It gives no ids, so nothing it sends is a duplicate."""
 
     async def talk() -> list[Any]:
-        client = IggyClient(f"{deduplicating.host}:{deduplicating.port}")
-        await client.connect()
-        await client.login_user("iggy", "iggy")
+        client = await connected(deduplicating, "tcp")
         await client.create_stream("official")
         await client.create_topic("official", "official", partitions_count=1)
         for _ in range(3):

@@ -12,7 +12,7 @@ from borzoi.protocol.commands import GetClient, GetClients, GetClusterMetadata, 
 from borzoi.protocol.commands.streams import CreateStream, DeleteStream
 from borzoi.protocol.framing import encode_request
 from borzoi.protocol.responses.clients import Transport
-from tests.broker import BrokerProcess, standing
+from tests.broker import QUIC, BrokerProcess, standing
 from tests.certificates import Authority
 from tests.conftest import NewBroker
 from tests.integration.every_command import REQUESTS
@@ -111,9 +111,10 @@ def test_refused_frames_are_drained(brokers: Brokers, way: str) -> None:
 def test_the_client_list_names_the_door(brokers: Brokers, way: str) -> None:
     with brokers.wire(way) as wire, brokers.wire("tcp") as other:
         me = wire.ask(GetMe()).client
-        assert me.transport == (Transport.WEBSOCKET if way.startswith("ws") else Transport.TCP)
+        kinds = {"ws": Transport.WEBSOCKET, "wss": Transport.WEBSOCKET, "quic": Transport.QUIC}
+        assert me.transport == kinds.get(way, Transport.TCP)
         assert me.address == f"127.0.0.1:{wire.port}"
-        if way in ("tcp", "ws"):
+        if way in ("tcp", "ws", "quic"):
             assert me in other.ask(GetClients())
             assert other.ask(GetClient(me.client_id)).client == me
 
@@ -123,19 +124,24 @@ def test_cluster_metadata_names_open_doors(brokers: Brokers, new_broker: NewBrok
         (node,) = wire.ask(GetClusterMetadata()).nodes
         assert node.tcp_port == door_of(brokers.plain, "tcp").port
         assert node.websocket_port == door_of(brokers.plain, "ws").port
+        assert node.quic_port == door_of(brokers.plain, "quic").port
     closed = new_broker(**ONE_SHARD, IGGY_WEBSOCKET_ENABLED="false")
     with Wire(closed) as wire:
         (node,) = wire.ask(GetClusterMetadata()).nodes
-        assert node.websocket_port == 0
+        assert (node.websocket_port, node.quic_port) == (0, 0)
     assert "WebSocket is at" not in closed.output()
+    assert "QUIC is at" not in closed.output()
 
 
-def test_a_port_in_use_names_the_setting(brokers: Brokers, tmp_path: Path) -> None:
-    address = brokers.plain.websocket_address
-    done = run_to_its_end(tmp_path / "other", **ONE_SHARD, IGGY_WEBSOCKET_ADDRESS=address)
+@pytest.mark.parametrize("door", ["websocket", "quic"])
+def test_a_port_in_use_names_the_setting(brokers: Brokers, tmp_path: Path, door: str) -> None:
+    at = door_of(brokers.plain, "ws" if door == "websocket" else door)
+    variable = f"IGGY_{door.upper()}_ADDRESS"
+    settings = {**ONE_SHARD, **QUIC, variable: f"{at.host}:{at.port}"}
+    done = run_to_its_end(tmp_path / "other", **settings)
     assert done.returncode != 0
-    assert f"borzoi: cannot listen on {address}" in done.stderr
-    assert "websocket.address or IGGY_WEBSOCKET_ADDRESS names another address" in done.stderr
+    assert f"borzoi: cannot listen on {at.host}:{at.port}" in done.stderr
+    assert f"{door}.address or {variable} names another address" in done.stderr
 
 
 # What is special to a WebSocket.

@@ -201,6 +201,39 @@ def check_compression(filled: Filled, found: Scraped) -> None:
     assert round(ratio, 3) == row["ratio"] > 2
 
 
+def test_requests_are_counted_by_command_door_and_status(filled: Filled) -> None:
+    broker = filled.broker
+    requests = "borzoi_request_duration_seconds"
+
+    def counted(found: Scraped, command: str, door: str = "tcp") -> float:
+        return sum(
+            one.value
+            for one in found.families[requests].samples
+            if one.name == f"{requests}_count"
+            and (one.labels["command"], one.labels["door"]) == (command, door)
+        )
+
+    before = Scraped.of(broker.metrics_address)
+    wire = Wire(broker)
+    for _ in range(7):
+        wire.ask(GetStats())
+    assert wire.send("nosuch", 0, b"x") != 0
+    wire.close()
+    found = filled.scraped_once(
+        lambda one: (
+            counted(one, "get_stats") >= counted(before, "get_stats") + 7
+            and one.total("borzoi_request_errors", door="tcp", error="StreamIdNotFound") >= 1
+        )
+    )
+    assert counted(found, "send_messages") >= 25 * (PARTITIONS + 1)
+    assert found.total("borzoi_log_written_messages") >= 25 * (PARTITIONS + 1) + 5
+    assert found.total("borzoi_log_written_bytes") >= 1000 * 25 * (PARTITIONS + 1)
+    assert found.total("borzoi_polled_messages") == 3
+    assert found.total("borzoi_request_bytes", command="send_messages") > 100_000
+    assert found.total("borzoi_pool_bytes") > 0
+    assert len(found.families) >= 60
+
+
 def test_no_name_is_shown_unless_it_was_asked_for(filled: Filled) -> None:
     assert "secret" not in Scraped.of(filled.broker.metrics_address).text
 
@@ -240,9 +273,18 @@ def test_after_a_restart_totals_are_those_of_the_disk_and_names_can_be_had(fille
     assert fetch(broker.metrics_address).status == 404
     name = "blocked-secret"
     assert found.total("borzoi_topic_messages", stream_name=name, topic_name=name) == 19
-    lag = "borzoi_consumer_lag_messages"
-    groups = [one for one, _ in found.rows(lag) if one["consumer_name"] == "group-secret"]
+    lag_of = "borzoi_consumer_lag_messages"
+    groups = [one for one, _ in found.rows(lag_of) if one["consumer_name"] == "group-secret"]
     assert [(one["kind"], one["consumer"]) for one in groups] == [("group", "0")]
+    with Wire(broker) as wire:
+        billing = Consumer(ConsumerKind.CONSUMER, "billing")
+        wire.ask(StoreConsumerOffset(billing, "official", "official", 0, 1))
+
+    def named() -> list[float] | None:
+        shown = Scraped(fetch(broker.metrics_address, "/figures").body.decode())
+        return [lag for one, lag in shown.rows(lag_of) if one["consumer_name"] == "billing"] or None
+
+    assert wait_for(named) == [3]
     del broker.settings["IGGY_HTTP_METRICS_ENDPOINT"]
 
 

@@ -1,4 +1,4 @@
-"""A connection that sends to a fixed partition moves to the shard that owns it, unnoticed."""
+"""A connection moves to the shard that owns what it sends to, or all that it polls, unnoticed."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,9 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from borzoi.client import FIRST, BorzoiClient
+from borzoi.client import FIRST, NEXT, BorzoiClient
+from borzoi.protocol.identifiers import Consumer, ConsumerKind
+from borzoi.protocol.responses import PolledMessages
 from borzoi.router.placement import pack_namespace, shard_of
 from tests.broker import BrokerProcess
 
@@ -82,6 +84,74 @@ def test_connections_stay_when_migration_is_off(new_broker: NewBroker) -> None:
         clients = await open_on_both_shards(broker)
         before = shards_of_clients(broker)
         await send_from_all(clients, partition_id=1)
+        assert shards_of_clients(broker) == before
+        for client in clients:
+            await client.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_members_move_to_the_owner_of_all_they_hold(broker: BrokerProcess) -> None:
+    """What each polls comes once and in order, before the move and after it."""
+
+    async def run() -> None:
+        members = await open_on_both_shards(broker)
+        places = ("moving", "topic", "readers")
+        await members[0].create_stream("moving")
+        await members[0].create_topic("moving", "topic", len(members))
+        await members[0].create_consumer_group(*places)
+        for member in members:
+            await member.join_consumer_group(*places)
+        # Nothing is sent by the id of a partition, which would move a client as well.
+        for number in range(len(members) * ROUNDS):
+            await members[0].send_messages("moving", "topic", [str(number)])
+        seen = []
+        for _ in range(ROUNDS + 1):
+            for member in members:
+                polled = await poll_as_member(member)
+                seen += [(member, polled.partition_id, one.offset) for one in polled.messages]
+        ids = {member: partition for member, partition, _ in seen}
+        assert sorted(ids.values()) == list(range(len(members)))
+        for member, partition in ids.items():
+            offsets = [offset for one, held, offset in seen if (one, held) == (member, partition)]
+            assert offsets == list(range(ROUNDS))
+        where = shards_of_clients(broker)
+        for member, partition in ids.items():
+            port = int((await member.get_me()).client.address.rpartition(":")[2])
+            assert where[port] == shard_of(pack_namespace(0, 0, partition), SHARDS)
+        group = await members[0].get_consumer_group(*places)
+        assert group is not None
+        assert sorted(one.partitions for one in group.members) == [(at,) for at in range(len(ids))]
+        for member in members:
+            await member.close()
+
+    asyncio.run(run())
+
+
+async def poll_as_member(member: BorzoiClient) -> PolledMessages:
+    group = Consumer(ConsumerKind.GROUP, "readers")
+    return await member.poll_messages(
+        "moving", "topic", None, strategy=NEXT, count=1, consumer=group, auto_commit=True
+    )
+
+
+@pytest.mark.slow
+def test_a_member_of_partitions_on_both_shards_stays(broker: BrokerProcess) -> None:
+    async def run() -> None:
+        clients = await open_on_both_shards(broker)
+        before = shards_of_clients(broker)
+        places = ("moving", "topic", "readers")
+        await clients[0].create_stream("moving")
+        await clients[0].create_topic("moving", "topic", 16)
+        await clients[0].create_consumer_group(*places)
+        owners = {shard_of(pack_namespace(0, 0, partition), SHARDS) for partition in range(16)}
+        assert owners == {0, 1}
+        for client in clients:
+            await client.join_consumer_group(*places)
+            for _ in range(16):
+                await poll_as_member(client)
+            await client.leave_consumer_group(*places)
         assert shards_of_clients(broker) == before
         for client in clients:
             await client.close()

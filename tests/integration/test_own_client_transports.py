@@ -11,12 +11,20 @@ import pytest
 from borzoi.client import FIRST, BorzoiClient
 from borzoi.protocol.errors import CannotEstablishConnection
 from borzoi.protocol.message import Message
-from tests.broker import BrokerProcess, standing
+from tests.broker import QUIC, BrokerProcess, standing
 from tests.certificates import Authority
 from tests.ways import door_of, with_tls
 
-SCHEMES = {"tcp": "iggy+tcp", "tls": "iggy+tls", "ws": "iggy+ws", "wss": "iggy+wss"}
+SCHEMES = {
+    "tcp": "iggy+tcp",
+    "tls": "iggy+tls",
+    "ws": "iggy+ws",
+    "wss": "iggy+wss",
+    "quic": "iggy+quic",
+}
+ENCRYPTED = ["tls", "wss", "quic"]
 LARGE = os.urandom(300_000)
+NOT_PROVEN = "certificate verify failed|certificate is unacceptable|issuer certificate"
 
 
 class Brokers(NamedTuple):
@@ -32,13 +40,20 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     authority, stranger = Authority(), Authority()
     (folder / "authority.pem").write_bytes(authority.pem)
     (folder / "stranger.pem").write_bytes(stranger.pem)
-    tls = with_tls(authority.issue(folder))
+    files = authority.issue(folder)
+    quic = {
+        **QUIC,
+        "IGGY_QUIC_CERTIFICATE_SELF_SIGNED": "false",
+        "IGGY_QUIC_CERTIFICATE_CERT_FILE": str(files.cert),
+        "IGGY_QUIC_CERTIFICATE_KEY_FILE": str(files.key),
+    }
+    tls = {**with_tls(files), **quic}
     with standing(folder / "plain") as plain, standing(folder / "tls", tls) as encrypted:
         yield Brokers(plain, encrypted, folder / "authority.pem", folder / "stranger.pem")
 
 
 def address(brokers: Brokers, way: str, options: str | None = None) -> str:
-    is_encrypted = way in ("tls", "wss")
+    is_encrypted = way in ENCRYPTED
     at = door_of(brokers.encrypted if is_encrypted else brokers.plain, way)
     trusted = f"tls_domain=localhost&tls_ca_file={brokers.authority}" if is_encrypted else ""
     tls = trusted if options is None else options
@@ -61,7 +76,7 @@ def test_messages_there_and_back(brokers: Brokers, way: str) -> None:
     assert found == [b"small", LARGE]
 
 
-@pytest.mark.parametrize("way", ["tls", "wss"])
+@pytest.mark.parametrize("way", ENCRYPTED)
 @pytest.mark.parametrize("reason", ["stranger", "unknown", "other name"])
 def test_a_server_that_is_not_proven_is_refused(brokers: Brokers, way: str, reason: str) -> None:
     options = {
@@ -69,11 +84,11 @@ def test_a_server_that_is_not_proven_is_refused(brokers: Brokers, way: str, reas
         "unknown": "tls_domain=localhost",
         "other name": f"tls_domain=elsewhere.example&tls_ca_file={brokers.authority}",
     }[reason]
-    with pytest.raises(CannotEstablishConnection, match="certificate verify failed"):
+    with pytest.raises(CannotEstablishConnection, match=NOT_PROVEN):
         asyncio.run(there_and_back(address(brokers, way, options), "never"))
 
 
-@pytest.mark.parametrize("way", ["tls", "wss"])
+@pytest.mark.parametrize("way", ENCRYPTED)
 def test_verification_is_off_only_by_its_name(brokers: Brokers, way: str) -> None:
     where = address(brokers, way, "tls_validate_certificate=false")
     assert len(asyncio.run(there_and_back(where, f"unproven-{way}"))) == 2

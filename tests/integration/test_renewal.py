@@ -6,8 +6,9 @@ import signal
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from borzoi.protocol.commands.streams import CreateStream
 from tests.broker import BrokerProcess, wait_for
 from tests.certificates import Authority, Files
 from tests.conftest import NewBroker
+from tests.http_client import HttpClient
 from tests.shard_wires import TWO_SHARDS
 from tests.topics import topic_of
 from tests.ways import client_context, door_of, wire_through, with_tls
@@ -23,6 +25,8 @@ from tests.ways import client_context, door_of, wire_through, with_tls
 pytestmark = pytest.mark.slow
 
 RENEWALS = 3
+ENCRYPTED = ("tls", "wss", "https")
+LINE = b'{"payload":"bQ=="}\n'
 CONNECTS_MIN = 20
 """New connections that have to succeed around each renewal."""
 
@@ -64,14 +68,40 @@ class Load:
             self.failures.append(error)
 
     def _stay(self) -> None:
+        if self._way == "https":
+            self._stay_over_http()
+            return
         with wire_through(self._broker, self._way, self._context) as wire:
             while not self._stop.is_set():
                 wire.append("load", "load", self.done % 2, [b"m" * 1000] * 10)
                 assert wire.poll("load", self.done % 2, count=10).messages
                 self.done += 1
 
+    def _stay_over_http(self) -> None:
+        token = HttpClient(self._broker, context=self._context).login().token
+        where = door_of(self._broker, "https")
+        connection = HTTPSConnection("localhost", where.port, timeout=60, context=self._context)
+        lines = {"Content-Type": "application/x-ndjson", "Authorization": f"Bearer {token}"}
+        messages = "/streams/load/topics/load/messages"
+        with closing(connection):
+            while not self._stop.is_set():
+                partition = f"partition_id={self.done % 2}"
+                connection.request("POST", f"{messages}?{partition}", LINE * 10, lines)
+                answer = connection.getresponse()
+                assert (answer.status, answer.read()) == (201, b"")
+                connection.request("GET", f"{messages}?{partition}&count=10", headers=lines)
+                answer = connection.getresponse()
+                assert answer.status == 200
+                assert b'"payload":' in answer.read()
+                self.done += 1
+
     def _come_and_go(self) -> None:
         while not self._stop.is_set():
+            if self._way == "https":
+                answer = HttpClient(self._broker, context=self._context).ask("GET", "/ping")
+                assert answer.body == b"pong"
+                self.connects += 1
+                continue
             with wire_through(self._broker, self._way, self._context, login=False) as wire:
                 assert wire.is_in_step()
             self.connects += 1
@@ -82,7 +112,7 @@ def loaded(broker: BrokerProcess, context: ssl.SSLContext) -> Iterator[list[Load
     with wire_through(broker, "tls", context) as wire:
         wire.ask(CreateStream("load"))
         wire.ask(topic_of("load", 2))
-    loads = [Load(broker, way, context) for way in ("tls", "wss")]
+    loads = [Load(broker, way, context) for way in ENCRYPTED]
     with ExitStack() as stack:
         for load in loads:
             load.start()
@@ -117,7 +147,7 @@ def test_renewed_under_load(new_broker: NewBroker, tmp_path: Path) -> None:
             install(issued, files)
             before = [load.connects for load in loads]
             os.kill(broker.pid, signal.SIGHUP)
-            for way in ("tls", "wss"):
+            for way in ENCRYPTED:
                 wait_for(partial(is_shown, broker, way, wanted))
             # Both shards: the kernel spreads what comes.
             for load, count in zip(loads, before, strict=True):

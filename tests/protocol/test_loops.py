@@ -30,7 +30,17 @@ from tests.protocol.twins import compiled_loops, plain_loops
 
 compiled = compiled_loops()
 
-COMPILED = ("_arriving", "_client", "_leaving", "_log", "_requests", "_seen_ids", "_websocket")
+COMPILED = (
+    "_arriving",
+    "_client",
+    "_heads",
+    "_leaving",
+    "_log",
+    "_requests",
+    "_seals",
+    "_seen_ids",
+    "_websocket",
+)
 
 SIZE_MAX = 16 * 1024
 PLAIN_FENCE, COMPILED_FENCE, OTHER_FENCE = Fence(SIZE_MAX), Fence(SIZE_MAX), Fence(SIZE_MAX)
@@ -274,7 +284,7 @@ def test_encoding(batch: list[Message]) -> None:
     encoded = compiled.encode_batch(batch)
     assert encoded == plain_loops.encode_batch(batch)
     assert compiled.decode_batch(memoryview(encoded), 16 * len(batch)) == batch
-    loose = [Message(bytearray(one.payload), one.id) for one in batch]  # type: ignore[arg-type]
+    loose = [Message(bytearray(one.payload), one.id) for one in batch]  # type: ignore[arg-type]  # not bytes
     assert compiled.encode_batch(loose) == plain_loops.encode_batch(loose)
 
 
@@ -314,7 +324,7 @@ def test_a_message_that_cannot_be_encoded() -> None:
     for message in (
         Message(b"", id=2**128),
         Message(b"", id=-1),
-        Message("text"),  # type: ignore[arg-type]
+        Message("text"),  # type: ignore[arg-type]  # what is tested
         Message(b"", offset=2**64),
     ):
         for twin in (compiled, plain_loops):

@@ -125,6 +125,30 @@ def test_the_oldest_leaves_when_there_are_too_many(twin: ModuleType) -> None:
     assert admitted(seen, 4, 1) == []
 
 
+def test_how_far_back_a_message_lies(twin: ModuleType) -> None:
+    seen = twin.SeenIds(5, 0, SEED)
+    for id in range(1, 9):
+        assert seen.back_to_first(batch_of(id, 1)) == 0
+        assert admitted(seen, id) == [id]
+        known = range(max(1, id - 4), id + 1)
+        assert [seen.back_to_first(batch_of(one)) for one in known] == [
+            id + 1 - one for one in known
+        ]
+    assert seen.back_to_first(batch_of(3)) == 0
+
+
+def test_what_a_damaged_index_hides_keeps_its_place(twin: ModuleType) -> None:
+    seen = twin.SeenIds(10, 0, SEED)
+    messages = [Message(b"x", id) for id in range(1, 6)]
+    log = encode_messages(messages)
+    size = len(log) // 5
+    ends = [size, 2 * size, 10**9, 4 * size, 5 * size]
+    entries = b"".join(INDEX_ENTRY.pack(at, end, 1) for at, end in enumerate(ends))
+    seen.remember(memoryview(bytearray(log)), 0, memoryview(entries))
+    assert len(seen) == 5
+    assert [seen.back_to_first(batch_of(id)) for id in (1, 2, 3, 4, 5)] == [5, 4, 3, 0, 1]
+
+
 def test_a_batch_of_more_ids_than_the_window_holds(twin: ModuleType) -> None:
     seen = twin.SeenIds(2, 0, SEED)
     assert admitted(seen, 1, 2, 3, 1, 2, 2) == [1, 2, 3, 1, 2]

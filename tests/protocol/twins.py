@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-MODULES: Final = ("arriving", "client", "leaving", "log", "requests")
+MODULES: Final = ("arriving", "client", "heads", "leaving", "log", "requests", "seals")
 
 
 def bundle(prefix: str) -> Any:

@@ -5,7 +5,6 @@ publications are made from a counter alone, so that a reader can check every wor
 """
 
 import os
-import select
 import signal
 import sys
 import time
@@ -17,6 +16,7 @@ from borzoi.router.control import ControlLayout, OwnControl, SharedControl
 from borzoi.router.link import Link
 from borzoi.router.ring import RingWriter, Slot
 from borzoi.router.wake import Wake
+from tests.readable import is_readable
 from tests.router.dying import dying
 
 GENERATION = 1
@@ -71,7 +71,7 @@ def answer(own_fd: int, peer_fd: int, slots: int, own_wake: int, peer_wake: int)
     rings = link(own_fd, peer_fd, 1, 0, ControlLayout(2, slots))
     bell, peer_bell = Wake(own_wake), Wake(peer_wake)
     while True:
-        select.select([own_wake], [], [])
+        is_readable(own_wake, None)
         bell.clear()
         while requests := rings.requests_in.drain():
             for words in requests:

@@ -1,11 +1,13 @@
 """The request memory: what a client made last is found on any shard, after any death."""
 
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
+from borzoi.router import request_entry
 from borzoi.router.request_entry import (
     ENTRY_SIZE,
     REPLY_SIZE_MAX,
@@ -60,11 +62,11 @@ def test_a_request_is_in_doubt_until_it_is_answered(fd: int) -> None:
     assert entry.beginner == Beginner(1, 5)
     entry.begin_again(Beginner(1, 6))
     assert (entry.beginner, entry.hint) == (Beginner(1, 6), HINT)
-    entry.end(0, b"where it lies")
+    entry.end(entry.begun, 0, b"where it lies")
     assert (entry.is_answered, entry.answer) == (True, Answer(0, b"where it lies"))
     entry.begin(13, Beginner(1, 6))
     assert (entry.begun, entry.is_answered, entry.hint) == (13, False, None)
-    entry.end(1009)
+    entry.end(entry.begun, 1009)
     assert entry.answer == Answer(1009, b"")
 
 
@@ -74,10 +76,10 @@ def test_answers_are_kept_up_to_a_size(fd: int, size: int) -> None:
     entry, neighbour = claimed(memory), claimed(memory, KEY._replace(client=8))
     neighbour.begin(1, Beginner(0, 1), HINT)
     entry.begin(1, Beginner(0, 1))
-    entry.end(0, b"x" * size)
+    entry.end(entry.begun, 0, b"x" * size)
     assert entry.answer == Answer(0, b"x" * size)
     entry.begin(2, Beginner(0, 1))
-    entry.end(0, b"x" * (REPLY_SIZE_MAX + 1))
+    entry.end(entry.begun, 0, b"x" * (REPLY_SIZE_MAX + 1))
     assert entry.answer == Answer(0, None)
     assert (neighbour.begun, neighbour.hint) == (1, HINT)
 
@@ -90,7 +92,7 @@ def test_another_shard_goes_on_with_a_copy(fd: int) -> None:
     copied = claimed(second)
     assert (copied.begun, copied.is_answered, copied.hint) == (4, False, HINT)
     assert copied.beginner == Beginner(0, 1)
-    copied.end(0, b"done")
+    copied.end(copied.begun, 0, b"done")
     second.release(copied, 3)
     # And back: the newest of the two is what counts.
     again = claimed(first)
@@ -152,20 +154,36 @@ def copy_of(fd: int) -> bytes:
     return os.pread(fd, LAYOUT.size, 0)
 
 
-def test_death_at_every_store_of_a_request(fd: int) -> None:
+class DyingStores:
+    """Stores words one after the other, as `pack_into` does, and dies after so many."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def __call__(self, memory: memoryview, at: int, *words: int) -> None:
+        for number, word in enumerate(words):
+            if self._left == 0:
+                raise Died
+            self._left -= 1
+            struct.pack_into("Q", memory, at + 8 * number, word)
+
+
+def test_death_at_every_store_of_a_request(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each of them the last request is the one before, in doubt, or answered."""
     entry = claimed(shard(fd, 0))
     entry.begin(1, Beginner(0, 1), Hint(1, 1, 1))
-    entry.end(0, b"first")
+    entry.end(1, 0, b"first")
     before = copy_of(fd)
     seen = []
-    for stores in range(10):
+    for stores in range(9):
         os.pwrite(fd, before, 0)
         doomed = claimed(shard(fd, 0, generation=2))
-        doomed._words = dying(doomed._words, stores)
+        dying_stores = DyingStores(stores)
+        monkeypatch.setattr(request_entry, "_store_begin", dying_stores)
+        monkeypatch.setattr(request_entry, "_store_end", dying_stores)
         with suppress(Died):
             doomed.begin(2, Beginner(0, 2), HINT)
-            doomed.end(7, b"second")
+            doomed.end(2, 7, b"second")
         left = claimed(shard(fd, 1))
         if left.begun == 1:
             assert left.answer == Answer(0, b"first")
@@ -174,7 +192,7 @@ def test_death_at_every_store_of_a_request(fd: int) -> None:
         else:
             assert (left.hint, left.beginner) == (HINT, Beginner(0, 2))
         seen.append((left.begun, left.is_answered))
-    assert seen == [(1, True)] * 7 + [(2, False)] * 2 + [(2, True)]
+    assert seen == [(1, True)] * 6 + [(2, False)] * 2 + [(2, True)]
 
 
 def test_death_at_every_store_of_a_claim(fd: int) -> None:

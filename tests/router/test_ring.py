@@ -1,7 +1,6 @@
 """Rings: order, full and empty, damage, and a second real process at the other end."""
 
 import os
-import select
 from typing import cast
 
 import pytest
@@ -20,6 +19,7 @@ from borzoi.router.ring import (
     RingWriter,
 )
 from borzoi.router.wake import Wake
+from tests.readable import is_readable
 from tests.router.child import record
 from tests.router.conftest import StartChild
 
@@ -206,7 +206,7 @@ def test_no_wake_up_is_lost_between_two_sleeping_processes(start_child: StartChi
     def wait_for_answers() -> None:
         nonlocal answered
         while answered < asked:
-            assert select.select([bell.fd], [], [], 30)[0], f"slept through {answered + 1}"
+            assert is_readable(bell.fd, 30), f"slept through {answered + 1}"
             bell.clear()
             while replies := rings.replies_in.drain():
                 for words in replies:

@@ -1,13 +1,13 @@
 """The bell of a shard."""
 
 import os
-import select
 
 from borzoi.router.wake import Wake
+from tests.readable import is_readable
 
 
 def is_ringing(wake: Wake) -> bool:
-    return bool(select.select([wake.fd], [], [], 0)[0])
+    return is_readable(wake.fd)
 
 
 def test_rings_until_cleared_however_often_it_was_rung() -> None:

@@ -6,10 +6,11 @@ schedules another one is not followed by it in the same turn.
 """
 
 import asyncio
-import select
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, cast
+
+from tests.readable import readable
 
 TURNS_MAX = 1000
 
@@ -66,10 +67,10 @@ class HandLoop:
         soon, self._soon = self._soon, []
         for callback in soon:
             callback()
-        readable, _, _ = select.select(list(self._readers), [], [], 0)
-        for fd in readable:
+        ready = readable(self._readers)
+        for fd, _ in ready:
             self._readers[fd]()
-        return bool(soon or readable)
+        return bool(soon or ready)
 
     def settle(self) -> None:
         """Turn until nothing is left to do."""

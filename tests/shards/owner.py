@@ -107,20 +107,7 @@ class Owner:
             journal_messages_max=JOURNAL_MESSAGES_MAX,
             journal_size_max=JOURNAL_SIZE_MAX,
         )
-        self.deduplication = None
-        if self.window is not None:
-            entries_max, expiry_us = self.window
-            self.deduplication = Deduplication(
-                self.loop.as_loop,
-                self.disk,
-                self.files,
-                self.commit,
-                self.readers,
-                self.durability,
-                entries_max=entries_max,
-                expiry_us=expiry_us,
-                now_us=lambda: self.now_us,
-            )
+        self.deduplication = self._new_deduplication()
         self.partitions = Partitions(
             self.layout,
             self.files,
@@ -157,6 +144,22 @@ class Owner:
             self.commit,
             lambda: self.now_us,
             BOUNDED,
+        )
+
+    def _new_deduplication(self) -> Deduplication | None:
+        if self.window is None:
+            return None
+        entries_max, expiry_us = self.window
+        return Deduplication(
+            self.loop.as_loop,
+            self.disk,
+            self.files,
+            self.commit,
+            self.readers,
+            self.durability,
+            entries_max=entries_max,
+            expiry_us=expiry_us,
+            now_us=lambda: self.now_us,
         )
 
     def succeed(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from borzoi.spark.failures import IggyError, JavaMissing
 from borzoi.spark.java import VERSION_MIN, java_home, java_version, make_shim
 from borzoi.spark.scripts import installed_pyspark
-from borzoi.spark.starting import check_version, default_config, session
+from borzoi.spark.spark_session import check_version, default_config, session
 
 FAKE = """#!/bin/sh
 echo 'openjdk version "{version}.0.1" 2020-01-01' >&2
@@ -113,4 +113,7 @@ def test_what_is_missing_is_named_with_its_remedy(
 
 def test_only_local_masters_are_bound_to_loopback() -> None:
     assert "spark.driver.host" in default_config(True, False)
+    cores = str(len(os.sched_getaffinity(0)))
+    assert default_config(True, False)["spark.sql.shuffle.partitions"] == cores
+    assert "spark.sql.shuffle.partitions" not in default_config(False, False)
     assert "spark.driver.host" not in default_config(False, False)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from borzoi.client.address import Login
+from borzoi.spark.boundaries import EARLIEST, LATEST, Ago, AtOffset, AtTime, LastRows, Word
 from borzoi.spark.failures import InvalidOption
 from borzoi.spark.option_table import read_options, write_options
 from borzoi.spark.options import ReadOptions, SegmentFiles
-from borzoi.spark.starts import EARLIEST, LATEST, Ago, AtOffset, AtTime, LastRows, Word
 
 MINIMAL = {"server": "h:1", "username": "u", "password": "pppp", "stream": "s", "topic": "t"}
 

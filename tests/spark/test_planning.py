@@ -8,6 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.spark.admission import admit, capped, holds_back
+from borzoi.spark.boundaries import (
+    EARLIEST,
+    LATEST,
+    Ago,
+    AtOffset,
+    AtTime,
+    Boundary,
+    Extent,
+    LastRows,
+    Word,
+    resolve,
+)
 from borzoi.spark.data_loss import judge, rows_to_compare
 from borzoi.spark.failures import InvalidOption, OffsetOutOfRange
 from borzoi.spark.option_texts import duration_us
@@ -32,18 +44,6 @@ from borzoi.spark.positions import (
     witnessed,
 )
 from borzoi.spark.splitting import plan_tasks
-from borzoi.spark.starts import (
-    EARLIEST,
-    LATEST,
-    Ago,
-    AtOffset,
-    AtTime,
-    Boundary,
-    Extent,
-    LastRows,
-    Word,
-    resolve,
-)
 
 P0, P1, P2 = Partition("t", 0), Partition("t", 1), Partition("u", 0)
 PARTITIONS = st.builds(Partition, st.sampled_from(["a", "b"]), st.integers(0, 12))

@@ -98,7 +98,7 @@ def log_lines() -> Iterator[list[str]]:
     """What the witness and the polling log meanwhile."""
     logged: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]  # a list
     loggers = [logging.getLogger(f"borzoi.spark.{name}") for name in ("witness", "polling")]
     for logger in loggers:
         logger.addHandler(handler)

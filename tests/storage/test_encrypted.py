@@ -1,5 +1,6 @@
 """Encrypted segments: what is on the disk, what comes back, and what never does."""
 
+import os
 import struct
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from borzoi.storage import decryption
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.copy_memory import READ_PART, CopyMemory
 from borzoi.storage.decryption import Encrypted
+from borzoi.storage.encrypted import SEAL_MESSAGES_MAX, SEAL_SIZE_MAX
 from borzoi.storage.files import Files
 from borzoi.storage.outcome import Slices
 from borzoi.storage.plain_blocks import PlainBlocks
@@ -27,6 +29,7 @@ from tests.storage.ciphers import (
 from tests.storage.partitions import ALL, BIRTH, NOW_US, Partition, begin_next_life, overwrite
 
 PAYLOADS = [b"the first secret", b"", b"a third one that is longer than the others", b"4"]
+SEALS = [[0], [1, 2], [3]]
 CHECKSUM = struct.Struct("<Q")
 
 
@@ -110,7 +113,9 @@ def test_sizes_are_those_on_the_wire(tmp_path: Path) -> None:
 def test_a_byte_that_was_changed_is_an_error_or_changes_nothing(tmp_path: Path) -> None:
     """Each byte of the file, as rot leaves it and with the checksum made good again."""
     partition = encrypted_partition(tmp_path)
-    partition.append(*PAYLOADS)
+    # One alone, two in a seal, and one more alone.
+    for batch in SEALS:
+        partition.append(*[PAYLOADS[offset] for offset in batch])
     partition.log.sync()
     partition.log.save_recovery_point()
     clean = partition.log.clean_partition(0)
@@ -131,18 +136,22 @@ def test_a_byte_that_was_changed_is_an_error_or_changes_nothing(tmp_path: Path) 
                     found = partition.read(offset, 1)
                 except (CannotDecryptData, InvalidMessageChecksum):
                     refused += 1
-                    # Only the message that was hit.
-                    assert at is not None
-                    assert places[offset][0] == at
+                    # Only the seal that was hit.
+                    (seal,) = (seal for seal in SEALS if offset in seal)
+                    assert at in [places[each][0] for each in seal]
                 else:
                     assert found in ([payload], []), (position, mend, offset)
     # All but the header, which is there twice, and checksums, which protect nothing from changes.
-    assert refused >= 2 * (len(good) - HEADER_SIZE - 16 * len(PAYLOADS))
+    sizes = [places[seal[-1]][1] - places[seal[0]][0] - 16 * len(seal) for seal in SEALS]
+    assert refused >= 2 * sum(size * len(seal) for size, seal in zip(sizes, SEALS, strict=True))
 
 
-def test_messages_cannot_change_places(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sealed_together", [True, False])
+def test_messages_cannot_change_places(tmp_path: Path, sealed_together: bool) -> None:
     partition = encrypted_partition(tmp_path)
-    partition.append(b"one", b"two", b"six")
+    batches = [[b"one", b"two"]] if sealed_together else [[b"one"], [b"two"]]
+    for batch in [*batches, [b"six"]]:
+        partition.append(*batch)
     clean = _synced(partition)
     good = partition.log_file().read_bytes()
     (first, second, third) = message_places(partition)
@@ -150,6 +159,8 @@ def test_messages_cannot_change_places(tmp_path: Path) -> None:
     swapped[slice(*first)], swapped[slice(*second)] = good[slice(*second)], good[slice(*first)]
     for number, at in ((0, first[0]), (1, second[0])):
         struct.pack_into("<Q", swapped, at + 24, 1 << 63 | number)
+        if sealed_together:
+            struct.pack_into("<II", swapped, at + 56, number, 2)
         restamped(swapped, at)
     overwrite(partition.log_file(), bytes(swapped))
     partition.reopen(clean)
@@ -327,6 +338,58 @@ def test_torn_at_every_byte(tmp_path: Path) -> None:
         assert partition.read() == [*PAYLOADS[:left], b"next"]
 
 
+@pytest.mark.no_cover
+def test_torn_in_a_seal_loses_the_whole_seal(tmp_path: Path) -> None:
+    partition = encrypted_partition(tmp_path)
+    partition.append(PAYLOADS[0])
+    partition.append(*PAYLOADS[1:])
+    whole = partition.log_file().read_bytes()
+    index = partition.index_file().read_bytes()
+    first_end = message_places(partition)[0][1]
+    for size in range(first_end, len(whole)):
+        overwrite(partition.log_file(), whole[:size])
+        overwrite(partition.index_file(), index)
+        partition.reopen()
+        assert partition.log_file().stat().st_size == first_end
+        assert partition.append(b"next", b"more") == 1
+        assert partition.read() == [PAYLOADS[0], b"next", b"more"]
+
+
+@pytest.mark.no_cover
+def test_every_range_of_messages_in_seals_of_every_kind(tmp_path: Path) -> None:
+    """Alone, together, as many as fit, larger than a seal, over the border of segments."""
+    partition = encrypted_partition(tmp_path, segment_size_max=100_000)
+    large = SEAL_SIZE_MAX
+    sizes = [
+        [10], [0, 1, 2], [large - 1, 1, 1], [large, 5], [large + 1], [5, 3 * large, 5],
+        [0] * (SEAL_MESSAGES_MAX + 2), [large // 3] * 7,
+    ]  # fmt: skip
+    payloads: list[bytes] = []
+    for batch in sizes:
+        fresh = [os.urandom(size) for size in batch]
+        partition.append(*fresh)
+        payloads += fresh
+    assert len(partition.sizes(".log")) > 2
+    few = [*range(14), 14 + SEAL_MESSAGES_MAX - 1, *range(14 + SEAL_MESSAGES_MAX, len(payloads))]
+    for life in range(2):
+        for first in few:
+            for count in (1, 2, 3, 8, 2 * SEAL_MESSAGES_MAX):
+                assert partition.read(first, count) == payloads[first : first + count], (
+                    life, first, count,
+                )  # fmt: skip
+        partition.reopen(_synced(partition))
+
+
+def test_a_message_read_alone_holds_only_its_own_memory(tmp_path: Path) -> None:
+    partition = encrypted_partition(tmp_path)
+    partition.append(*random_payloads(60, 1000))
+    memory = CopyMemory(1_000_000)
+    partition.reader = reader_with(partition, memory)
+    found = partition.reader.attempt(partition.log.written, 30, 1, ALL, may_wait=False)
+    assert isinstance(found, Slices)
+    assert memory.size == 1064 + MESSAGE_OVERHEAD
+
+
 def test_an_index_is_rebuilt_without_a_key(tmp_path: Path) -> None:
     partition = encrypted_partition(tmp_path, segment_size_max=256)
     payloads = random_payloads(20)
@@ -345,10 +408,10 @@ def test_an_index_is_rebuilt_without_a_key(tmp_path: Path) -> None:
 
 
 def test_rot_in_the_middle_leaves_what_follows_readable(tmp_path: Path) -> None:
-    partition = encrypted_partition(tmp_path, segment_size_max=512)
+    partition = encrypted_partition(tmp_path, segment_size_max=900)
     payloads = random_payloads(20)
-    partition.append(*payloads[:10])
-    partition.append(*payloads[10:])
+    for start, end in ((0, 5), (5, 10), (10, 20)):
+        partition.append(*payloads[start:end])
     assert list(partition.sizes(".log")) == [0, 20]
     (start, _) = message_places(partition)[7]
     rotten = bytearray(partition.log_file().read_bytes())
@@ -357,10 +420,12 @@ def test_rot_in_the_middle_leaves_what_follows_readable(tmp_path: Path) -> None:
     partition.index_file().unlink()
     report = partition.reopen()
     assert any("DAMAGED messages at offsets 7 to 7" in line for line in report)
-    assert partition.read(0) == payloads[:7]
-    with pytest.raises(InvalidMessageChecksum):
-        partition.read(7)
-    assert partition.read(8) == payloads[8:]
+    assert partition.read(0) == payloads[:5]
+    # The others of its seal may have been changed as well, and are not served.
+    for offset in range(5, 10):
+        with pytest.raises(InvalidMessageChecksum):
+            partition.read(offset)
+    assert partition.read(10) == payloads[10:]
 
 
 def test_a_purge_begins_a_segment_with_another_key(tmp_path: Path) -> None:
@@ -382,23 +447,24 @@ def test_a_purge_begins_a_segment_with_another_key(tmp_path: Path) -> None:
 
 def test_large_reads_are_left_to_a_thread_and_bounded(tmp_path: Path) -> None:
     partition = encrypted_partition(tmp_path, segment_size_max=100 * 1024)
-    partition.reader = reader_with(partition, CopyMemory(READ_PART * 256 * 1024))
-    payloads = random_payloads(600, 1000)
-    for start in range(0, 600, 50):
+    read_max = decryption.INLINE_SIZE_MAX + 256 * 1024
+    partition.reader = reader_with(partition, CopyMemory(READ_PART * read_max))
+    payloads = random_payloads(2000, 1000)
+    for start in range(0, 2000, 50):
         partition.append(*payloads[start : start + 50])
     written = partition.log.written
     work = partition.reader.attempt(written, 0, ALL, ALL, may_wait=False)
     assert isinstance(work, Encrypted)
-    assert decryption.INLINE_SIZE_MAX < work.size <= 256 * 1024
+    assert decryption.INLINE_SIZE_MAX < work.size <= read_max
     slices = work.decrypt(memoryview(bytearray(work.size)))
     assert isinstance(slices, Slices)
-    assert slices.message_count == 256 * 1024 // (1064 + MESSAGE_OVERHEAD)
+    assert slices.message_count == read_max // (1064 + MESSAGE_OVERHEAD)
     small = partition.reader.attempt(written, 3, 10, ALL, may_wait=False)
     assert isinstance(small, Slices)
     assert small.message_count == 10
     # A message that is larger than all bounds is read alone.
-    offset = partition.append(bytes(300 * 1024), b"next")
-    assert partition.read(offset, 2) == [bytes(300 * 1024)]
+    offset = partition.append(bytes(2 * read_max), b"next")
+    assert partition.read(offset, 2) == [bytes(2 * read_max)]
 
 
 def test_no_memory_is_no_reason_to_fail_for_those_who_may_wait(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Appending: offsets, rolling, timestamps, syncing, purging."""
 
 import errno
+import gc
 import os
+import weakref
 from pathlib import Path
 
 import pytest
@@ -356,3 +358,20 @@ def test_sealed_segments_are_let_go_once_they_are_on_the_disk(tmp_path: Path) ->
         partition.append(b"x")
     partition.log.sync()
     assert files.open_count <= 3, "the active pair, and the birth that was synced"
+
+
+def test_a_closed_log_goes_with_its_last_reference(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, segment_size_max=1)
+    for _ in range(3):
+        partition.append(b"x")
+    log = weakref.ref(partition.log)
+    segments, written = partition.log.segments, partition.log.written
+    gc.disable()
+    try:
+        partition.log.close()
+        del partition
+        assert log() is None
+        # The segments still know where it had ended.
+        assert segments.without_oldest(written, 1).first_offset == 2
+    finally:
+        gc.enable()

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from borzoi.protocol.batch import SeenIds
 from borzoi.protocol.message import Message, encode_messages
-from borzoi.storage import recent_ids
 from borzoi.storage.codecs import Codec
 from borzoi.storage.files import Files
-from borzoi.storage.recent_ids import Tail, remember_tail, tail_of
+from borzoi.storage.recent_ids import READ_SIZES, ReadSizes, Tail, remember_tail, tail_of
 from borzoi.storage.segment import LogEnd, SealedSegment
 from tests.storage.ciphers import encrypted_partition
 from tests.storage.partitions import Partition
@@ -52,11 +51,15 @@ def known(seen: SeenIds, ids: list[int]) -> list[int]:
 
 
 def read_back(
-    partition: Partition, count_max: int, timestamp_min: int = 0, files: Files | None = None
+    partition: Partition,
+    count_max: int,
+    timestamp_min: int = 0,
+    files: Files | None = None,
+    sizes: ReadSizes = READ_SIZES,
 ) -> SeenIds:
     seen = SeenIds(ENTRIES_MAX, 0, 1)
     tails = partition.log.tail(count_max)
-    remember_tail(seen, partition.directory, tails, timestamp_min, files or Files())
+    remember_tail(seen, partition.directory, tails, timestamp_min, files or Files(), sizes=sizes)
     return seen
 
 
@@ -103,11 +106,8 @@ def test_exactly_the_last_ones_are_found(
         stored += [(id, partition.now_us) for id in ids]
     timestamp_min = partition.now_us - 10 * (len(batches) - 1 - expired_batches)
     files = CountingFiles()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recent_ids, "ENTRIES_AT_ONCE", entries_at_once)
-        patch.setattr(recent_ids, "BYTES_AT_ONCE", bytes_at_once)
-        patch.setattr(recent_ids, "SPARSE_SIZE", sparse_size)
-        seen = read_back(partition, count_max, timestamp_min, files)
+    at_once = ReadSizes(entries_at_once, bytes_at_once, sparse_size)
+    seen = read_back(partition, count_max, timestamp_min, files, at_once)
     expected = [id for id, at in stored[-count_max:] if at >= timestamp_min]
     assert len(seen) == len(expected)
     assert known(seen, [id for id, _ in stored]) == expected
@@ -162,7 +162,7 @@ def test_a_damaged_index_costs_ids_and_nothing_else(
     for timestamp_min in (0, partition.now_us):
         seen = read_back(partition, 5, timestamp_min, files)
         assert len(seen) <= 5
-    assert files.read_size_max <= recent_ids.BYTES_AT_ONCE
+    assert files.read_size_max <= READ_SIZES.log_bytes
 
 
 def test_an_index_that_got_shorter(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "router", "storage", "shards", "client", "bench", "spark")
+PACKAGES = ("protocol", "router", "storage", "shards", "client", "bench", "spark", "cluster")
 LEFT_OUT = frozenset({".git", ".venv", "__pycache__", "build", "local_data"})
 
 

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FAKE_PYTHON = """#!/usr/bin/env bash
 case "$1 $2" in
     "-c import sys; sys.exit"*) exec {python} "$@" ;;
+    "-c import tomllib"*) echo "needs of ${{@: -1}}" ;;
     "-c "*) echo "lint" >>{calls}; exit 0 ;;
     "-m venv")
         echo venv >>{calls}
@@ -50,7 +51,12 @@ INSTALLED_FROM = (
     "protocol/_messages.pxd",
     "protocol/_loops.pyx",
     "protocol/_seen_ids.pyx",
+    "shards/tallies/_meter.pyx",
 )
+
+
+DEBIAN = ("nats-server", "prometheus")
+"""What is unpacked from packages of Debian where it is missing."""
 
 
 class Checkout:
@@ -60,8 +66,8 @@ class Checkout:
         self.root = directory / "check out"
         self.root.mkdir()
         shutil.copy(ROOT / "borzoi", self.root / "borzoi")
-        (self.root / "protocol").mkdir()
         for name in INSTALLED_FROM:
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / name).write_text("one")
         self.packages = self.root / "tests/clients/packages.txt"
         self.packages.parent.mkdir(parents=True)
@@ -78,7 +84,25 @@ class Checkout:
             )
         )
         self.python.chmod(0o755)
-        self.environ = {"PATH": os.environ["PATH"], "BORZOI_PYTHON": str(self.python)}
+        self.tools = directory / "tools"
+        self.tools.mkdir()
+        for name in DEBIAN:
+            self.add_tool(name, "exit 1")
+        self.add_tool("chromium", "exit 1")
+        path = f"{self.tools}:{os.environ['PATH']}"
+        self.environ = {"PATH": path, "BORZOI_PYTHON": str(self.python)}
+
+    def add_tool(self, name: str, does: str) -> None:
+        """Put a program in front of those of this machine."""
+        (self.tools / name).write_text(f"#!/usr/bin/env bash\n{does}\n")
+        (self.tools / name).chmod(0o755)
+
+    def without(self, name: str) -> None:
+        """Take a program away, and every place that has one of this name."""
+        (self.tools / name).unlink()
+        places = os.environ["PATH"].split(":")
+        left = [place for place in places if not (Path(place) / name).exists()]
+        self.environ["PATH"] = ":".join([str(self.tools), *left])
 
     def start(self, *arguments: str, launcher: Path | None = None) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -217,14 +241,18 @@ def test_a_machine_without_python(checkout: Checkout, tmp_path: Path) -> None:
 
 def test_test_with_arguments_is_only_pytest(checkout: Checkout) -> None:
     assert checkout.run("test", "tests/storage", "-q")[0] == 0
-    assert checkout.calls()[2:] == [f"pip {checkout.root}[test]", "-m pytest tests/storage -q"]
+    assert checkout.calls()[2:] == [
+        f"pip {checkout.root}",
+        "pip needs of test",
+        "-m pytest tests/storage -q",
+    ]
 
 
 def test_clients_are_installed_once_each_in_a_directory_of_its_own(checkout: Checkout) -> None:
     checkout.packages.write_text("# package\nsome==1.0\nabsent==2  headers\nsome==1.1  headers\n")
     code, _, err = checkout.run("test", "x")
     assert code == 0
-    assert checkout.calls()[3:] == [
+    assert checkout.calls()[4:] == [
         "pip some==1.0",
         "pip absent==2",
         "pip some==1.1",
@@ -235,15 +263,50 @@ def test_clients_are_installed_once_each_in_a_directory_of_its_own(checkout: Che
     assert installed == ["some-1.0", "some-1.1"]
     # What was not there is asked for again, and nothing else.
     checkout.run("test", "x")
-    assert checkout.calls()[7:] == ["pip absent==2", "-m pytest x"]
+    assert checkout.calls()[8:] == ["pip absent==2", "-m pytest x"]
+
+
+APT_GET = """
+[[ $* != *update* || $(id -u) == 0 ]] || exit 1
+echo "apt-get $*" >>{calls}
+[[ $* != *download* || -e {broken} ]] || touch "${{@: -1}}_2_amd64.deb"
+[[ ! -e {broken} ]]
+"""
+
+
+@pytest.mark.parametrize("name", DEBIAN)
+def test_a_program_of_debian_is_unpacked_once(checkout: Checkout, name: str) -> None:
+    apt_get = APT_GET.format(calls=checkout.calls_file, broken=checkout.broken)
+    checkout.add_tool("apt-get", apt_get)
+    checkout.add_tool("dpkg-deb", 'touch "$3/unpacked"')
+    checkout.without(name)
+    for _ in range(2):
+        assert checkout.run("test", "x")[0] == 0
+    downloads = [call for call in checkout.calls() if "download" in call]
+    assert downloads == [f"apt-get -qq download {name}"]
+    assert (checkout.root / f".venv/{name}/unpacked").exists()
+
+
+@pytest.mark.parametrize("name", DEBIAN)
+def test_a_machine_that_cannot_fetch_one_runs_the_other_tests(
+    checkout: Checkout, name: str
+) -> None:
+    checkout.run("test", "x")
+    checkout.add_tool("apt-get", "exit 1")
+    checkout.without(name)
+    code, _, err = checkout.run("test", "y")
+    assert code == 0
+    assert f"{name} stays away" in err
+    assert checkout.calls()[-1] == "-m pytest y"
+    assert not list(checkout.root.glob(".venv/nats-server*"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "extras", "ran"),
     [
-        ("bench targets", "[bench]", "-m borzoi.bench targets"),
-        ("bench spark --rows 9", "[bench,spark]", "-m borzoi.bench spark --rows 9"),
-        ("pipeline to-files a/b", "[spark]", None),
+        ("bench targets", "bench", "-m borzoi.bench targets"),
+        ("bench spark --rows 9", "bench,spark", "-m borzoi.bench spark --rows 9"),
+        ("pipeline to-files a/b", "spark", None),
     ],
 )
 def test_what_a_command_needs_is_installed_with_it(
@@ -251,12 +314,45 @@ def test_what_a_command_needs_is_installed_with_it(
 ) -> None:
     code, out, _ = checkout.run(*arguments.split())
     assert code == 0
-    installed = f"pip {checkout.root}{extras}"
+    # Borzoi is built once: a running broker uses what lies there.
+    assert checkout.calls().count(f"pip {checkout.root}") == 1
+    installed = f"pip needs of {extras}"
     if ran is None:
         assert checkout.calls()[-1] == installed
         assert f"with {arguments}\n" in out
     else:
         assert checkout.calls()[-2:] == [installed, ran]
+
+
+@pytest.mark.parametrize("words", ["--help", "serve --help", "bench pp -h", "test --help"])
+def test_help_installs_nothing(checkout: Checkout, words: str) -> None:
+    code, out, _ = checkout.run(*words.split())
+    assert code == 0
+    assert "./borzoi serve                 the broker" in out
+    assert checkout.calls() == []
+
+
+@pytest.mark.parametrize("words", ["bench --help", "pipeline -h"])
+def test_help_of_an_extra_does_not_install_it(checkout: Checkout, words: str) -> None:
+    checkout.run("serve")
+    installed = [call for call in checkout.calls() if call.startswith("pip")]
+    assert checkout.run(*words.split())[0] == 0
+    assert [call for call in checkout.calls() if call.startswith("pip")] == installed
+
+
+def test_the_needs_of_an_extra_are_those_of_the_project() -> None:
+    code = re.search(r"-c '(import tomllib.*?)' \"", (ROOT / "borzoi").read_text(), re.DOTALL)
+    assert code is not None
+    listed = subprocess.run(
+        [sys.executable, "-c", code[1], ROOT / "pyproject.toml", "test"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout.splitlines()
+    names = {re.split(r"[^\w-]", one)[0] for one in listed}
+    assert {"rich", "pyspark", "pytest", "protobuf"} <= names
+    assert "borzoi" not in names
 
 
 @pytest.mark.parametrize("command", ["serve", "bench targets", "pipeline to-files a/b"])
@@ -278,7 +374,7 @@ def test_an_environment_at_another_place(checkout: Checkout, is_relative: bool) 
 
 def test_test_alone_is_everything(checkout: Checkout) -> None:
     assert checkout.run("test")[0] == 0
-    calls = checkout.calls()[3:]
+    calls = checkout.calls()[4:]
     calls.remove("-m mypy")  # beside the others, so its place is anywhere behind the first two
     *checks, tests, report = calls
     assert checks == ["-m ruff check", "-m ruff format --check", "lint"]

@@ -100,7 +100,7 @@ VALUES: dict[str, Any] = {
         r.OptionDescription("segment_size", 12, (2**30).to_bytes(8, "little"), "seg"),
         r.OptionDescription("message_expiry", 12, b"", "exp"),
     ),
-    "W23": r.UserDetails(r.UserInfo(1, NOW, 1, "user1"), None),  # type: ignore[arg-type]
+    "W23": r.UserDetails(r.UserInfo(1, NOW, 1, "user1"), None),  # type: ignore[arg-type]  # of one without any
     "W24": None,
     "W25": r.RawToken("tokto" + "k"),
     "W26": None,

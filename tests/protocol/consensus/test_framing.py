@@ -6,7 +6,8 @@ import pytest
 
 from borzoi.protocol.codes import Code, LaterCode
 from borzoi.protocol.consensus.evictions import EVICTION, Reason
-from borzoi.protocol.consensus.framing import ConsensusFraming, stamp
+from borzoi.protocol.consensus.framing import ConsensusFraming
+from borzoi.protocol.consensus.heads import stamp
 from borzoi.protocol.consensus.operations import CODES, HAS_SECTION, OPERATIONS, QUERY, REGISTER
 from borzoi.protocol.errors import InvalidFormat, StaleClient, StreamIdNotFound, Unauthenticated
 from borzoi.protocol.framing import NOT_WHOLE, Bound, Cut, Frame, Need, Refused

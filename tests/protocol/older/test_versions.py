@@ -1,6 +1,7 @@
 """How the generation of a client is known: by its version, or by the shape of a request."""
 
 import random
+import struct
 
 import pytest
 
@@ -18,7 +19,12 @@ from borzoi.protocol.identifiers import (
 )
 from borzoi.protocol.message import Message
 from borzoi.protocol.older.codecs import OLD_CODECS
-from borzoi.protocol.older.versions import shown_by_heads, shown_by_v1, shown_without_version
+from borzoi.protocol.older.versions import (
+    LOOKED_AT_MAX,
+    shown_by_heads,
+    shown_by_v1,
+    shown_without_version,
+)
 from borzoi.protocol.send_messages import encode_send_messages
 from tests.protocol.older.frames import FRAMES, payload_of
 from tests.protocol.older.test_differences import short_send
@@ -137,6 +143,17 @@ def test_sends() -> None:
         assert shown_without_version(Code.SEND_MESSAGES, memoryview(classic)) == "classic"
     short = memoryview(short_send("s", 0))
     assert shown_without_version(Code.SEND_MESSAGES, short) == "bare-keys"
+
+
+def test_a_send_tells_by_its_first_messages() -> None:
+    """One of 128 MiB may hold five million: looking at each took 13 s, in the worker's loop."""
+    target = b"\2\1s\2\1t" + struct.pack("<BBI", 2, 4, 1)
+    message = bytes(15) + b"\7" + struct.pack("<II", 0, 1) + b"x"
+    for count in (1, LOOKED_AT_MAX, LOOKED_AT_MAX + 1):
+        whole = memoryview(target + message * count)
+        assert shown_without_version(Code.SEND_MESSAGES, whole) == "old"
+        cut_short = "old" if count > LOOKED_AT_MAX else "classic"
+        assert shown_without_version(Code.SEND_MESSAGES, whole[:-1]) == cut_short
 
 
 def test_what_cannot_be_read_or_looks_alike_shows_nothing() -> None:

@@ -85,11 +85,12 @@ def test_a_relative_path_is_found_in_a_parent(tmp_path: Path) -> None:
     assert load(below, IGGY_CONFIG_PATH="my.toml").config.system.path == "found"
 
 
-def test_a_missing_file_is_one_warning(tmp_path: Path) -> None:
-    loaded = load(tmp_path, IGGY_CONFIG_PATH="nowhere.toml")
-    assert loaded.config == Config()
-    assert len(loaded.warnings) == 1
-    assert "nowhere.toml" in loaded.warnings[0]
+def test_a_missing_file_that_is_named_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"IGGY_CONFIG_PATH names 'nowhere\.toml'.*nor above it"):
+        load(tmp_path, IGGY_CONFIG_PATH="nowhere.toml")
+    with pytest.raises(ConfigError, match=r"which does not exist$"):
+        load(tmp_path, IGGY_CONFIG_PATH="/nowhere.toml")
+    assert load(tmp_path).config == Config()
 
 
 def test_broken_toml_names_the_file(tmp_path: Path) -> None:
@@ -121,9 +122,8 @@ def test_the_dotenv_file_lies_below_the_environment(tmp_path: Path) -> None:
 def test_a_named_dotenv_file(tmp_path: Path) -> None:
     (tmp_path / "vars").write_text("IGGY_SYSTEM_PATH=one\n")
     assert load(tmp_path, IGGY_ENV_PATH=str(tmp_path / "vars")).config.system.path == "one"
-    loaded = load(tmp_path, IGGY_ENV_PATH="gone")
-    assert len(loaded.warnings) == 1
-    assert "gone" in loaded.warnings[0]
+    with pytest.raises(ConfigError, match="IGGY_ENV_PATH names 'gone'"):
+        load(tmp_path, IGGY_ENV_PATH="gone")
 
 
 def test_unknown_keys_and_tables_are_one_warning_each(tmp_path: Path) -> None:

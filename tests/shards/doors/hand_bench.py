@@ -32,6 +32,7 @@ from borzoi.shards.faults.in_work import REQUEST, WHERE_MASK, InWork, RequestInW
 from borzoi.shards.faults.poison import Guard
 from borzoi.shards.serving.reply import OK as SUCCESS
 from borzoi.shards.serving.reply import Reply, Status
+from borzoi.shards.tallies.meters import Meters
 from tests.shards.doors.hand_transport import HandTransport
 from tests.shards.hand_loop import HandLoop
 
@@ -142,6 +143,7 @@ class Bench:
         self.damage: list[CannotReadMessage] = []
         self.guard: Guard | None = None
         self.in_work = InWork()
+        self.meters = Meters()
         self.connection = Connection(self.loop.as_loop, self, receive, pool, limits, self.in_work)
         self.session = ScriptedSession(self.connection, self.in_work)
         self.transport.connection = self.connection

@@ -7,7 +7,11 @@ import pytest
 
 from borzoi.quantities import GIB, KIB, MIB
 from borzoi.shards.config import Config, ConfigError
-from borzoi.shards.host.memory import granted_memory, memory_budget_per_shard
+from borzoi.shards.host.memory import (
+    granted_memory,
+    mapped_bound_per_shard,
+    memory_budget_per_shard,
+)
 from borzoi.shards.settings.schema import MemoryPool
 
 FRAMES = 2 * 128 * MIB
@@ -78,3 +82,9 @@ def test_a_limit_above_the_host_does_not_count(tmp_path: Path) -> None:
 
 def test_this_machine_has_some() -> None:
     assert granted_memory() > MIB
+
+
+def test_what_is_mapped_is_bounded_by_the_setting_and_by_the_host() -> None:
+    config = Config()
+    assert mapped_bound_per_shard(config, 2, 64 * GIB) == config.limits.mapped_size_max
+    assert mapped_bound_per_shard(config, 2, GIB // 2) == GIB // 32

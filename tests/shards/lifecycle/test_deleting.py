@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from borzoi.protocol.errors import CannotDeleteFile, CannotSyncFile, PartitionNotFound
 from borzoi.protocol.identifiers import ConsumerKind
-from borzoi.shards.lifecycle.blockers import Blocker
+from borzoi.shards.lifecycle.blockers import Blocker, Blockers
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.partition import OwnedPartition
 from borzoi.storage.retention import Cut
@@ -212,6 +213,18 @@ def test_an_expired_segment_waits_for_its_reader_no_longer_than_it_may(
     assert "3 segments were deleted unread: consumer 7 has read up to offset 0" in caplog.text
     stats = owner.deleting.stats()
     assert (stats.segments, stats.unread_segments, stats.blocked_since_us) == (3, 3, {})
+
+
+def test_a_line_counts_what_earlier_ones_were_too_early_for(
+    owner: Owner, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner.partitions.store_offset(TARGET, ConsumerKind.CONSUMER, 7, 0, 0, Statuses().done)
+    owner.loop.settle()
+    blockers = Blockers()
+    for now_s, segments_count in ((0, 1), (1, 2), (2, 3), (120, 4)):
+        blockers.missed(owner.partition, segments_count, now_s * 1_000_000)
+    said = re.findall(r"(\d+) segments were deleted unread", caplog.text)
+    assert said == ["1", "9"]
 
 
 def test_a_size_limit_spares_the_last_messages(owner: Owner) -> None:

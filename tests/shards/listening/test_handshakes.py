@@ -25,6 +25,7 @@ from tests.ways import client_context
 
 BEFORE_LOGIN_MAX = 3
 WAIT_S = 30.0
+PAUSE_S = 0.01
 
 
 class Greeting(asyncio.Protocol):
@@ -56,7 +57,7 @@ class Door:
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setblocking(False)
         self.address: tuple[str, int] = listening.getsockname()
-        self.door = EncryptedDoor(self.loop, listening, self.arrived)
+        self.door = EncryptedDoor(self.loop, listening, self.arrived, PAUSE_S)
 
     def give_way(self) -> None:
         if (leaving := self.places.giving_way()) is not None:
@@ -205,7 +206,6 @@ def test_without_descriptors_it_waits(
             return self._listening.accept()
 
     async def check(door: Door) -> None:
-        monkeypatch.setattr("borzoi.shards.listening.handshakes.PAUSE_S", 0.01)
         monkeypatch.setattr(door.door, "_listening", Scarce(door.door._listening))
         with socket.create_connection(door.address):
             await until(lambda: bool(door.greetings))

@@ -6,6 +6,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 
 from borzoi.protocol.permissions import Permissions, UserStatus
+from borzoi.shards.attached.attachment import Attachment
 from tests.protocol import values
 
 BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
@@ -16,6 +17,10 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     type(None): st.none(),
     UserStatus: st.sampled_from(UserStatus),
     Permissions: values.permissions,
+    dict[str, int]: st.dictionaries(values.texts, values.u64, max_size=3),
+    tuple[int, ...]: st.lists(values.u64, max_size=3).map(tuple),
+    tuple[str, ...]: st.lists(values.texts, max_size=3).map(tuple),
+    Attachment: st.builds(Attachment, values.texts, values.texts),
 }
 
 

@@ -3,6 +3,7 @@
 import gc
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -399,11 +400,11 @@ def test_the_cost_of_an_entry_does_not_grow_with_the_number_of_topics() -> None:
         world = world_of(topics)
         costs.append(
             [
-                lines_run(lambda world=world: world.run(create_topic("s", "new", 3))),  # type: ignore[misc]
-                lines_run(lambda world=world: world.run(create_topic("s", "big", 900))),  # type: ignore[misc]
-                lines_run(lambda world=world: world.run(PurgeTopic("s", "new"))),  # type: ignore[misc]
-                lines_run(lambda world=world: world.run(DeleteTopic("s", "new"))),  # type: ignore[misc]
-                lines_run(lambda world=world: world.run(CreateStream("t"))),  # type: ignore[misc]
+                lines_run(partial(world.run, create_topic("s", "new", 3))),
+                lines_run(partial(world.run, create_topic("s", "big", 900))),
+                lines_run(partial(world.run, PurgeTopic("s", "new"))),
+                lines_run(partial(world.run, DeleteTopic("s", "new"))),
+                lines_run(partial(world.run, CreateStream("t"))),
             ]
         )
     assert costs[0] == costs[1]

@@ -10,7 +10,8 @@ from borzoi.protocol.permissions import (
     StreamPermissions,
     TopicPermissions,
 )
-from borzoi.shards.metadata import entries
+from borzoi.shards.attached.attachment import Attachment
+from borzoi.shards.metadata import attachment_entries, entries
 from borzoi.shards.metadata.entries import Stored, permissions_block, permissions_of
 from borzoi.shards.metadata.entry_form import KINDS, UnknownEntry, new_entry, stored_command
 from borzoi.storage.wal import WalEntry
@@ -111,6 +112,65 @@ GOLDEN: list[tuple[Stored, dict[str, object]]] = [
         {"kind": "token_deleted", "user_id": 1, "name": "tok"},
     ),
     (entries.ExpiredTokensDeleted(), {"kind": "expired_tokens_deleted"}),
+    (
+        entries.TopicCreated(
+            3, 4, "t", 1, 1, 0, 0, 1, attachment=Attachment("foo", "g", {"minIsr": 1})
+        ),
+        {
+            "kind": "topic_created",
+            "stream_id": 3,
+            "topic_id": 4,
+            "name": "t",
+            "partitions_count": 1,
+            "compression_algorithm": 1,
+            "message_expiry": 0,
+            "max_topic_size": 0,
+            "replication_factor": 1,
+            "attachment": {
+                "subject": "foo",
+                "group": "g",
+                "settings": {"minIsr": 1},
+                "paused": [],
+                "resume_all": False,
+                "readonly": [],
+                "pause_times": {},
+                "readonly_times": {},
+            },
+        },
+    ),
+    (
+        attachment_entries.PartitionsPaused(3, 4, (0, 2), True, True),
+        {
+            "kind": "partitions_paused",
+            "stream_id": 3,
+            "topic_id": 4,
+            "partitions": [0, 2],
+            "is_set": True,
+            "resume_all": True,
+        },
+    ),
+    (
+        attachment_entries.PartitionsProtected(3, 4, (1,), False),
+        {
+            "kind": "partitions_protected",
+            "stream_id": 3,
+            "topic_id": 4,
+            "partitions": [1],
+            "is_set": False,
+        },
+    ),
+    (
+        attachment_entries.CursorsSet({"c,s,0": 7}),
+        {"kind": "cursors_set", "cursors": {"c,s,0": 7}},
+    ),
+    (
+        attachment_entries.BridgeMemberJoined("g", "m", ("s",)),
+        {"kind": "bridge_member_joined", "group": "g", "member": "m", "streams": ["s"]},
+    ),
+    (
+        attachment_entries.BridgeMemberLeft("g", "m", expired=True),
+        {"kind": "bridge_member_left", "group": "g", "member": "m", "expired": True},
+    ),
 ]
 
 
@@ -127,7 +187,7 @@ def test_golden_both_ways(command: Stored, stored: dict[str, object]) -> None:
 
 def test_every_kind_has_a_golden_line() -> None:
     assert set(KINDS.values()) == {type(command) for command, _ in GOLDEN}
-    assert len(KINDS) == 20
+    assert len(KINDS) == 25
     assert all("apply" in vars(kind) for kind in KINDS.values())
 
 

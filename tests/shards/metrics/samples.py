@@ -11,6 +11,7 @@ def shard_figures(**known: Any) -> ShardFigures:
         "clients": 0,
         "cpu_seconds": 0.0,
         "resident": Resident(0, 0, 0),
+        "mapped_bytes": 0,
         "http_requests": 0,
         "http_refused": 0,
         "deleted_segments": 0,

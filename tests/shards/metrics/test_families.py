@@ -19,8 +19,11 @@ from borzoi.shards.metrics.shard_figures import (
     CompressedTopic,
     Cut,
     Lag,
+    NatsFigures,
     Resident,
 )
+from borzoi.shards.tallies.meters import Errors, RequestTimes, Times
+from borzoi.shards.tallies.traffic import CompressionBacklog, Kernel, Traffic, Written
 from borzoi.shares import ShareFigures
 from borzoi.storage.ratio import Ratio
 from borzoi.storage.write_faults import FaultCount
@@ -60,6 +63,17 @@ ONE = shard_figures(
     duplicates=16,
     shared={"logins": ShareFigures(20, 21, 22, 23, 24, 25)},
     lags=lags_of(Lag(FIRST, GROUP, 0, 17), Lag(FIRST, CONSUMER, 42, 0), left_out=18),
+    traffic=Traffic(
+        requests=[RequestTimes("tcp", "ping", Times([1, 2, *[0] * 19, 3], 60.5), 700)],
+        errors=[Errors("tcp", 1009, 4), Errors("http", 404, 5)],
+        polled={"tcp": (6, 7)},
+        written=Written(8, 9, 10),
+        loop_lag=Times([*[0] * 21, 1], 99.0),
+        backlog=CompressionBacklog(3, 4.5, 1),
+        pool_bytes=11,
+        kernel=Kernel(1, 2, 3, 4, 5, 6),
+    ),
+    nats=NatsFigures(True, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14),
 )
 TWO = shard_figures(
     clients=1,
@@ -85,6 +99,28 @@ def test_the_names_of_iggy_are_true_totals() -> None:
         assert found.value(name) == value
         assert found.families[name].documentation == f"total count of {name}"
     assert found.value("http_requests", shard=0) == 9
+
+
+def test_nats_has_rows_where_it_is_configured() -> None:
+    found = scraped()
+    wanted = {
+        "connected": 1,
+        "subscriptions": 2,
+        "pending_bytes": 3,
+        "disconnects": 4,
+        "received_messages": 5,
+        "stored_messages": 6,
+        "enveloped_messages": 7,
+        "malformed_envelopes": 8,
+        "acks": 9,
+        "unsent_acks": 10,
+    }
+    for name, value in wanted.items():
+        assert found.value(f"borzoi_nats_{name}", shard=0) == value
+    dropped = {"overflowed": 11, "refused": 12, "failed": 13, "unreadable": 14}
+    for reason, value in dropped.items():
+        assert found.value("borzoi_nats_dropped_messages", shard=0, reason=reason) == value
+    assert found.total("borzoi_nats_connected") == 1
 
 
 def test_sums_and_labels() -> None:
@@ -164,8 +200,46 @@ def test_what_is_left_out_is_said_of_every_family_that_has_a_bound() -> None:
     assert left_out.keys() <= found.families.keys()
 
 
+def test_requests_are_histograms_by_command_and_door() -> None:
+    found = scraped()
+    ping = {"shard": "0", "door": "tcp", "command": "ping"}
+    times = found.families["borzoi_request_duration_seconds"]
+    assert times.type == "histogram"
+    rows = {(one.name, one.labels.get("le")): one.value for one in times.samples}
+    assert rows["borzoi_request_duration_seconds_bucket", "1.6384e-05"] == 1
+    assert rows["borzoi_request_duration_seconds_bucket", "3.2768e-05"] == 3
+    assert rows["borzoi_request_duration_seconds_bucket", "17.179869184"] == 3
+    assert rows["borzoi_request_duration_seconds_bucket", "+Inf"] == 6
+    assert rows["borzoi_request_duration_seconds_count", None] == 6
+    assert rows["borzoi_request_duration_seconds_sum", None] == 60.5
+    assert found.value("borzoi_request_bytes", **ping) == 700
+    errors = list(found.rows("borzoi_request_errors"))
+    first = {"shard": "0", "door": "tcp", "status": "1009", "error": "StreamIdNotFound"}
+    second = {"shard": "0", "door": "http", "status": "404", "error": ""}
+    assert errors == [(first, 4), (second, 5)]
+
+
+def test_the_work_of_a_shard() -> None:
+    found = scraped()
+    assert found.value("borzoi_polled_messages", shard=0, door="tcp") == 6
+    assert found.value("borzoi_polled_bytes", shard=0, door="tcp") == 7
+    for number, name in enumerate(("messages", "bytes"), 8):
+        assert found.value(f"borzoi_log_written_{name}", shard=0) == number
+    assert found.value("borzoi_log_writes", shard=0) == 10
+    assert found.value("borzoi_compression_waiting_segments", shard=0) == 3
+    assert found.value("borzoi_compression_waiting_seconds", shard=0) == 4.5
+    assert found.value("borzoi_pool_bytes", shard=0) == 11
+    assert found.value("borzoi_context_preemptions", shard=0) == 6
+    late = {
+        one.labels.get("le"): one.value
+        for one in found.families["borzoi_loop_lag_seconds"].samples
+        if one.labels["shard"] == "0" and one.name.endswith("_bucket")
+    }
+    assert (late["17.179869184"], late["+Inf"]) == (0, 1)
+
+
 def test_names_are_shown_beside_the_ids_if_wanted() -> None:
-    names = Names({1: "orders"}, {PLACE: 'ev"ents'}, {(PLACE, 0): "billing"})
+    names = Names({1: "orders"}, {PLACE: 'ev"ents'}, {(PLACE, 0): "billing"}, {42: "biller"})
     found = scraped(names)
     topic = {"stream": 1, "topic": 2, "stream_name": "orders", "topic_name": 'ev"ents'}
     assert found.value("borzoi_topic_messages", **topic) == 100
@@ -173,8 +247,10 @@ def test_names_are_shown_beside_the_ids_if_wanted() -> None:
     assert found.value("borzoi_compression_topic_segments", **topic, codec="zstd") == 2
     group = {**topic, "partition": 0, "kind": "group", "consumer": 0}
     assert found.value("borzoi_consumer_lag_messages", **group, consumer_name="billing") == 17
+    single = {**topic, "partition": 0, "kind": "consumer", "consumer": 42}
+    assert found.value("borzoi_consumer_lag_messages", **single, consumer_name="biller") == 0
     # Whose names are not known any more, or never were.
-    gone = scraped(Names({}, {}, {}))
+    gone = scraped(Names({}, {}, {}, {}))
     assert gone.total("borzoi_topic_messages", stream=1, stream_name="", topic_name="") == 100
     assert gone.total("borzoi_consumer_lag_messages", consumer=42, consumer_name="") == 0
 
@@ -185,3 +261,4 @@ def test_every_family_says_what_it_is_and_counters_are_known_as_such() -> None:
     for family in found.families.values():
         for sample in family.samples:
             assert sample.name.endswith("_total") == (family.type == "counter")
+    assert len(found.families) >= 60

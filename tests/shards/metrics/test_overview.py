@@ -89,7 +89,8 @@ def test_others_get_their_turn() -> None:
 
 
 def test_names() -> None:
-    names = names_of(TWO_TOPICS)
+    names = names_of(TWO_TOPICS, {7: "consumer"})
     assert names.streams == {1: "stream", 4: "empty"}
     assert names.topics == {TopicPlace(1, 0): "topic-0", TopicPlace(1, 6): "topic-6"}
     assert names.groups[TopicPlace(1, 6), 3] == "group-of-6"
+    assert names.consumers == {7: "consumer"}

@@ -14,6 +14,7 @@ from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.identity.clients import Clients
 from borzoi.shards.listening.http import HttpCounts
 from borzoi.shards.listening.listener import Listener
+from borzoi.shards.loop.slow_requests import Parts, SlowFigures
 from borzoi.shards.metrics.own_figures import FigureSources, Walk, own_figures, resident_memory
 from borzoi.shards.metrics.shard_figures import (
     ArchiveFigures,
@@ -30,6 +31,7 @@ from borzoi.shards.metrics.shard_figures import (
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.owned import Partitions
 from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.tallies.traffic import Traffic
 from borzoi.shards.upkeep.archiver import Archiver, ArchivingStats
 from borzoi.shares import ShareFigures
 from borzoi.storage.codecs import Codec
@@ -199,6 +201,10 @@ def test_all_that_a_shard_tells(owner: Owner) -> None:
         cast("Listener", Counted()),
         HttpCounts(7, 8),
         {"logins": lambda: ShareFigures(10, 3, 2, 2, 1, 0)},
+        lambda: None,
+        lambda: SlowFigures(2, Parts(written=0.5), 0.25),
+        lambda: 4711,
+        lambda rows_max: Traffic(pool_bytes=rows_max),
     )
     figures = asyncio.run(own_figures(sources, 10, lambda: Resident(1, 2, 3)))
     assert isinstance(figures, ShardFigures)
@@ -217,6 +223,9 @@ def test_all_that_a_shard_tells(owner: Owner) -> None:
     assert figures.archive == ArchiveFigures(5, 500, 3, 2)
     assert not figures.metadata_is_read_only
     assert figures.duplicates == 0
+    assert figures.mapped_bytes == 4711
+    assert figures.slow == SlowFigures(2, Parts(written=0.5), 0.25)
+    assert figures.traffic.pool_bytes == 10
     assert figures.shared == {"logins": ShareFigures(10, 3, 2, 2, 1, 0)}
     assert decode(encode(figures)) == figures
     assert {one.written for one in figures.faults} == {"messages", "sync", "offsets"}

@@ -27,7 +27,7 @@ def test_one_node_with_the_port_that_is_really_bound(follower: bool, role: NodeR
     cluster.addresses["tcp"] = "10.0.0.1:40001"
     metadata = cluster.metadata()
     assert metadata.name == "single-node"
-    assert metadata.nodes == (node("iggy-node", "10.0.0.1", (40001, 0, 3000, 8092), role),)
+    assert metadata.nodes == (node("iggy-node", "10.0.0.1", (40001, 8080, 3000, 8092), role),)
 
 
 def test_the_shipped_cluster_has_two_nodes_and_leads() -> None:
@@ -37,7 +37,7 @@ def test_the_shipped_cluster_has_two_nodes_and_leads() -> None:
     metadata = cluster.metadata()
     assert metadata.name == "iggy-cluster"
     assert metadata.nodes == (
-        node("iggy-node-1", "127.0.0.1", (40001, 0, 3000, 8092), NodeRole.LEADER),
+        node("iggy-node-1", "127.0.0.1", (40001, 8080, 3000, 8092), NodeRole.LEADER),
         node("iggy-node-2", "127.0.0.1", (8091, 8081, 3001, 8093), NodeRole.FOLLOWER),
     )
 
@@ -65,7 +65,7 @@ def test_configured_nodes_as_a_follower() -> None:
     metadata = Cluster(config, follower=True).metadata()
     assert metadata.name == "three"
     assert metadata.nodes == (
-        node("here", "10.0.0.1", (8090, 0, 3000, 8092), NodeRole.FOLLOWER),
+        node("here", "10.0.0.1", (8090, 8080, 3000, 8092), NodeRole.FOLLOWER),
         node("b", "10.0.0.2", (1, 2, 3, 8092), NodeRole.LEADER),
         node("c", "10.0.0.3", (8090, 8080, 3000, 8092), NodeRole.LEADER),
     )

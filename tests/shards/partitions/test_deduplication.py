@@ -111,6 +111,43 @@ def test_duplicates_are_dropped_and_offsets_have_no_gaps(owner: Owner) -> None:
     assert owner.deduplication.dropped == 5
 
 
+@pytest.mark.parametrize("durability", list(Durability))
+def test_a_batch_says_where_its_first_new_message_lies_or_else_its_original(
+    new_owner: NewOwner, durability: Durability
+) -> None:
+    owner = new_owner(durability, (7, 0))
+
+    def offset_of(*ids: int) -> int | None:
+        batch = batch_of(*ids)
+        statuses = Statuses()
+        owner.append(batch, len(ids), statuses)
+        finish(owner)
+        assert statuses == [0]
+        return first_stamped_offset(batch)
+
+    assert offset_of(1, 2, 3) == 0
+    assert offset_of(2, 1, 4, 5) == 3
+    for known in range(1, 6):
+        assert offset_of(known, 3) == known - 1
+    assert offset_of(6, 7, 8, 9) == 5
+    # The first two have left the window, the others are in their new places of the ring.
+    assert [offset_of(known) for known in (3, 6, 9)] == [2, 5, 8]
+    owner.succeed()
+    if durability is not Durability.BUFFERED:
+        assert [offset_of(known) for known in (3, 6, 9)] == [2, 5, 8]
+    assert stored(owner) == list(range(1, 10))
+
+
+def test_a_batch_of_duplicates_may_be_submitted_again(owner: Owner) -> None:
+    send(owner, 1, 2, 3)
+    batch = batch_of(3, 2)
+    owner.append(batch, 2, Statuses())
+    owner.succeed()
+    submit_again(owner, batch, 2)
+    assert first_stamped_offset(batch) == 2
+    assert stored(owner) == [1, 2, 3]
+
+
 def test_a_new_partition_has_its_window_at_once(owner: Owner) -> None:
     statuses = begin(owner, 1)
     assert owner.disk.waiting == []
@@ -427,6 +464,7 @@ def test_a_batch_that_was_stamped_but_not_written_is_stored(
     assert other == [0]
     submit_again(owner, batch, 3)
     assert stored(owner)[JOURNAL_MESSAGES_MAX:] == [99, 98, 97, 0, 20]
+    assert first_stamped_offset(batch) == JOURNAL_MESSAGES_MAX + 3
 
 
 def test_a_batch_is_stored_once_through_two_deaths(owner: Owner) -> None:

@@ -33,6 +33,7 @@ class Scene:
         self.asked: list[Flush] = []
         self.sends = DoubtfulSends(
             cast(PartitionOwners, self),
+            self.owner.partitions.by_namespace,
             self.owner.readers,
             Durability.WRITTEN,
             look_size_max,
@@ -49,6 +50,11 @@ class Scene:
         self.owner.append(batch(*messages), len(messages), statuses)
         self.owner.loop.turn()
         assert statuses == [0]
+
+    @property
+    def hint(self) -> Hint:
+        """What is noted of a batch that goes to the partition now."""
+        return Hint(TARGET.namespace, TARGET.birth, self.sends.next_offset(TARGET))
 
     def stored(self, hint: Hint, *messages: Message) -> StoredPart:
         return asyncio.run(self.sends.stored(TARGET, batch(*messages), len(messages), hint))
@@ -71,17 +77,21 @@ def scene(tmp_path: Path) -> Scene:
     return made
 
 
-def test_a_hint_is_the_next_offset(scene: Scene) -> None:
-    assert scene.sends.hint(TARGET) == Hint(TARGET.namespace, TARGET.birth, 3)
-    other = TARGET._replace(birth=TARGET.birth + 1)
-    assert scene.sends.hint(other) == Hint(TARGET.namespace, TARGET.birth + 1, 0)
+@pytest.mark.parametrize("is_own", [True, False])
+def test_the_next_offset_is_that_of_the_same_life(scene: Scene, is_own: bool) -> None:
+    own = scene.owner.partitions.by_namespace
+    sends = DoubtfulSends(
+        cast(PartitionOwners, scene), own if is_own else {}, scene.owner.readers, Durability.WRITTEN
+    )
+    assert sends.next_offset(TARGET) == 3
+    assert sends.next_offset(TARGET._replace(birth=TARGET.birth + 1)) == 0
 
 
 @pytest.mark.parametrize("others_before", [0, 1, 200])
 @pytest.mark.parametrize("stored", [0, 1, 4, 5])
 def test_the_first_messages_may_be_stored(scene: Scene, others_before: int, stored: int) -> None:
     """Over several segments, and with batches of others before and behind."""
-    hint, sent = scene.sends.hint(TARGET), some(0, 5)
+    hint, sent = scene.hint, some(0, 5)
     if others_before:
         scene.append(*some(1000, others_before))
     if stored:
@@ -93,7 +103,7 @@ def test_the_first_messages_may_be_stored(scene: Scene, others_before: int, stor
 
 
 def test_what_was_appended_later_is_found_behind_the_rest(scene: Scene) -> None:
-    hint, sent = scene.sends.hint(TARGET), some(0, 5)
+    hint, sent = scene.hint, some(0, 5)
     scene.append(*sent[:2])
     scene.append(*some(1000, 300))
     scene.append(*sent[2:4])
@@ -101,7 +111,7 @@ def test_what_was_appended_later_is_found_behind_the_rest(scene: Scene) -> None:
 
 
 def test_an_id_in_a_payload_is_no_message(scene: Scene) -> None:
-    hint, sent = scene.sends.hint(TARGET), some(0, 2)
+    hint, sent = scene.hint, some(0, 2)
     fake = Message(encode_messages(sent), id=77)
     scene.append(fake, *some(1000, 2), fake)
     assert scene.stored(hint, *sent) == NOTHING_STORED
@@ -113,13 +123,13 @@ def test_what_lies_before_the_hint_is_not_looked_at(scene: Scene) -> None:
     """Under another number the same messages are another batch."""
     sent = some(0, 2)
     scene.append(*sent)
-    assert scene.stored(scene.sends.hint(TARGET), *sent) == NOTHING_STORED
+    assert scene.stored(scene.hint, *sent) == NOTHING_STORED
 
 
 def test_the_look_has_an_end(tmp_path: Path) -> None:
     scene = Scene(tmp_path, look_size_max=5000, piece_size=2000)
     scene.append(*some(500, 3))
-    hint, sent = scene.sends.hint(TARGET), some(0, 2)
+    hint, sent = scene.hint, some(0, 2)
     scene.append(*some(1000, 20))
     scene.append(*sent)
     assert scene.stored(hint, *sent) == StoredPart(2, 23)
@@ -130,7 +140,7 @@ def test_the_look_has_an_end(tmp_path: Path) -> None:
 
 
 def test_another_life_of_the_partition_holds_nothing_of_it(scene: Scene) -> None:
-    hint, sent = scene.sends.hint(TARGET), some(0, 2)
+    hint, sent = scene.hint, some(0, 2)
     scene.append(*sent)
     assert scene.stored(hint._replace(birth=hint.birth - 1), *sent) == NOTHING_STORED
     assert scene.asked == []

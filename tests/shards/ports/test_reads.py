@@ -96,7 +96,9 @@ def new_owner(tmp_path: Path) -> Iterator[NewOwner]:
         encryption = Encryption(KEY, encrypts=True) if encrypted else None
         owner = Owner(tmp_path, durability, encryption=encryption, recent_size=recent_size)
         made.append(owner)
-        owner.send(*payloads)
+        # One by one: each is encrypted alone, so that damage hits the one that is meant.
+        for payload in payloads:
+            owner.send(payload)
         owner.loop.settle()
         return owner
 
@@ -112,10 +114,15 @@ def decryptions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     decrypt = SegmentCipher.decrypt
 
     def counted(
-        cipher: SegmentCipher, stored: memoryview, first: int, count: int, plain: memoryview
+        cipher: SegmentCipher,
+        stored: memoryview,
+        first: int,
+        skipped: int,
+        count: int,
+        plain: memoryview,
     ) -> Opened:
         counts.append(count)
-        return decrypt(cipher, stored, first, count, plain)
+        return decrypt(cipher, stored, first, skipped, count, plain)
 
     monkeypatch.setattr(SegmentCipher, "decrypt", counted)
     return counts

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from borzoi.shards.settings.errors import ConfigError
-from borzoi.shards.settings.schema import Config, Tcp, Tls
+from borzoi.shards.settings.schema import Config, Quic, QuicCertificate, Tcp, Tls
 from borzoi.shards.tls.certificate import (
     FILE_SIZE_MAX,
     Certificate,
@@ -21,11 +21,12 @@ from borzoi.shards.tls.context import server_context
 from tests.certificates import Authority, Files, Kind, key_pem, new_key
 
 AUTHORITY = Authority()
+NO_QUIC = Quic(enabled=False)
 
 
 def tls(files: Files, **more: Any) -> Config:
     values = {"enabled": True, "cert_file": str(files.cert), "key_file": str(files.key), **more}
-    return Config(tcp=Tcp(tls=Tls(**values)))
+    return Config(tcp=Tcp(tls=Tls(**values)), quic=NO_QUIC)
 
 
 def shaken(
@@ -70,10 +71,31 @@ def test_old_versions_are_not_spoken(tmp_path: Path) -> None:
 
 
 def test_doors_without_tls_have_none(tmp_path: Path) -> None:
-    assert read_certificates(Config()) == {}
+    assert read_certificates(Config(quic=NO_QUIC)) == {}
     missing = Files(tmp_path / "none.pem", tmp_path / "none.key")
     off = tls(missing, self_signed=False, enabled=False)
     assert read_certificates(off) == {}
+
+
+def quic(files: Files, *, self_signed: bool) -> Config:
+    own = {"cert_file": str(files.cert), "key_file": str(files.key)}
+    return Config(quic=Quic(certificate=QuicCertificate(self_signed=self_signed, **own)))
+
+
+def test_quic_is_never_without_one(tmp_path: Path) -> None:
+    made = read_certificates(Config())["quic"]
+    assert made.self_signed
+    shaken(server_context(made), trusting(made.chain))
+    files = AUTHORITY.issue(tmp_path)
+    assert read_certificates(quic(files, self_signed=True))["quic"].self_signed
+    read = read_certificates(quic(files, self_signed=False))["quic"]
+    assert (read.chain, read.key) == (files.cert.read_bytes(), files.key.read_bytes())
+
+
+def test_quic_without_a_file_names_the_setting(tmp_path: Path) -> None:
+    missing = Files(tmp_path / "none.pem", tmp_path / "none.key")
+    with pytest.raises(ConfigError, match=r"quic\.certificate\.cert_file is '.*none.pem'"):
+        read_certificates(quic(missing, self_signed=False))
 
 
 def test_one_that_the_broker_makes_itself(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Archiving and restoring segments, with a store that fails at every step or lies."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -155,10 +155,10 @@ def test_what_is_gone_is_not_archived(partition: Partition) -> None:
 
 def test_a_segment_that_is_deleted_while_it_is_copied_arrives_whole(partition: Partition) -> None:
     class DeletingStore(MemoryStore):
-        def put(self, key: str, pieces: object, size: int) -> None:
+        def put(self, key: str, pieces: Iterable[bytes], size: int) -> None:
             if not self.puts:
                 partition.delete_oldest(1)
-            super().put(key, pieces, size)  # type: ignore[arg-type]
+            super().put(key, pieces, size)
 
     store = DeletingStore()
     log = Path(partition.directory, f"{0:020d}.log").read_bytes()

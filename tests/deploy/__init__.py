@@ -1,0 +1,1 @@
+"""What is in docs/deploy: rules, a dashboard, units, files for containers."""

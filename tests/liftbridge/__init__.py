@@ -1,0 +1,1 @@
+"""Liftbridge: its envelope, its clients, and NATS."""
