@@ -1,8 +1,8 @@
 """What a shard counts by door; names of consumers; how late its loop is."""
 
-import asyncio
-import time
 from time import perf_counter_ns
+
+import pytest
 
 from borzoi.protocol.identifiers import consumer_number
 from borzoi.protocol.responses.clients import Transport
@@ -10,6 +10,7 @@ from borzoi.shards.tallies.consumer_names import ConsumerNames
 from borzoi.shards.tallies.lag import LoopLag
 from borzoi.shards.tallies.meters import WEB_ROUTES_MAX, Errors, Meters, RequestTimer
 from borzoi.shards.tallies.traffic import Kernel, kernel_figures
+from tests.shards.hand_loop import HandLoop
 
 
 def test_doors_count_apart() -> None:
@@ -52,19 +53,21 @@ def test_a_consumer_has_the_name_it_gave() -> None:
 
 
 def test_a_loop_that_is_held_up_is_late() -> None:
-    async def held_up() -> LoopLag:
-        lag = LoopLag(asyncio.get_running_loop(), 0.01)
-        lag.start()
-        await asyncio.sleep(0.005)
-        time.sleep(0.3)  # noqa: ASYNC251 - this is what holds it up
-        # Its round was due long before this one.
-        await asyncio.sleep(0.001)
-        lag.stop()
-        return lag
-
-    times = asyncio.run(held_up()).times()
-    assert times.count == 1
-    assert times.sum_s > 0.2
+    loop = HandLoop()
+    held_up_s = 0.0
+    lag = LoopLag(loop.as_loop, 0.25, lambda: round((loop.now + held_up_s) * 1e9))
+    lag.start()
+    loop.advance(0.25)
+    assert lag.times().sum_s == 0.0
+    held_up_s = 0.3
+    loop.advance(0.25)
+    loop.advance(0.25)
+    times = lag.times()
+    assert times.count == 3
+    assert times.sum_s == pytest.approx(0.3, abs=1e-6)
+    lag.stop()
+    loop.advance(1.0)
+    assert lag.times().count == 3
 
 
 def test_what_the_kernel_counts() -> None:
