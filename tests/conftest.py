@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.broker import BrokerProcess
+from tests.endings import end_all
 
 NewBroker = Callable[..., BrokerProcess]
 
@@ -19,6 +20,13 @@ for number in (signal.SIGHUP, signal.SIGINT):
 # How long an example takes says how busy the machine is, and nothing about us.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """What the test left open is closed, after its other fixtures have ended."""
+    yield
+    end_all()
 
 
 @pytest.fixture

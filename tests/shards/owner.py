@@ -26,11 +26,11 @@ from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.offsets import ConsumerOffsets
-from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.published import Published
 from borzoi.storage.retention import Protection, Unread
 from borzoi.storage.segment_list import RECENT_SIZE
+from tests.endings import new_open_files
 from tests.shards.hand_loop import HandExecutor, HandLoop
 from tests.storage.faults import FailingFiles
 
@@ -86,7 +86,7 @@ class Owner:
         self.loop = HandLoop()
         self.disk = HandExecutor()
         self.files = FailingFiles()
-        self.open_files = OpenFiles(self.files, 64)
+        self.open_files = new_open_files(self.files, 64)
         self.layout.create_skeleton(self.files)
         self.copy_memory = CopyMemory(COPIED_SIZE_MAX)
         self.readers = PartitionReaders(

@@ -13,12 +13,12 @@ from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.mapped import WindowCache
-from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.outcome import Doubt, Slices
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
 from borzoi.storage.segment import Compressed
 from borzoi.storage.trash import retire_directory
+from tests.endings import new_open_files
 
 WINDOW_SIZE = 64 * 1024
 BIRTH = 7
@@ -71,7 +71,7 @@ class Partition:
         self.directory = layout.partition(0, 0, 0)
         self.trash = layout.trash
         self.files = files or Files()
-        self.open_files = OpenFiles(self.files, open_files_max)
+        self.open_files = new_open_files(self.files, open_files_max)
         self.settings = LogSettings(segment_size_max)
         self.birth = BIRTH
         self.cipher = cipher
@@ -140,7 +140,7 @@ class Partition:
         self.open_files.close()
         if files is not None:
             self.files = files
-            self.open_files = OpenFiles(files, 64)
+            self.open_files = new_open_files(files, 64)
         self.log = PartitionLog.recover(
             self.directory,
             self.birth,

@@ -15,7 +15,7 @@ from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.storage.files import Files
 from borzoi.storage.offset_room import NOTE, NOTES_PART, encode_note
 from borzoi.storage.offsets import ConsumerOffsets, forget_groups
-from borzoi.storage.open_files import OpenFiles
+from tests.endings import new_open_files
 from tests.storage.faults import ERRORS, FailingFiles
 
 CONSUMER, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP
@@ -34,7 +34,7 @@ def load(
         str(directory),
         files,
         offset_max,
-        open_files=OpenFiles(files, open_files_max),
+        open_files=new_open_files(files, open_files_max),
         consumers_max=consumers_max,
     )
 
@@ -309,7 +309,7 @@ def test_a_consumer_that_comes_back_gets_a_new_file(tmp_path: Path) -> None:
 
 def test_no_file_stays_open_when_the_partition_has_ended(tmp_path: Path) -> None:
     files = FailingFiles()
-    open_files = OpenFiles(files, 8)
+    open_files = new_open_files(files, 8)
     offsets = ConsumerOffsets(str(tmp_path), files, open_files, 100)
     offsets.store(CONSUMER, 1, 5)
     offsets.store(GROUP, 1, 5)

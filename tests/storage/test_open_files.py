@@ -9,7 +9,8 @@ import pytest
 
 from borzoi.storage.files import FILE_MODE
 from borzoi.storage.files import Path as AnyPath
-from borzoi.storage.open_files import ROOM_PART, OpenFiles, OpenScope
+from borzoi.storage.open_files import ROOM_PART, OpenScope
+from tests.endings import new_open_files
 from tests.storage.faults import FailingFiles
 
 
@@ -29,7 +30,7 @@ class FewFiles(FailingFiles):
 
 def test_the_last_used_stay_open(tmp_path: Path) -> None:
     files = FailingFiles()
-    open_files = OpenFiles(files, 2)
+    open_files = new_open_files(files, 2)
     scope = open_files.scope()
     for name in "abc":
         with scope.use(str(tmp_path / name), create=True):
@@ -48,7 +49,7 @@ def test_the_last_used_stay_open(tmp_path: Path) -> None:
 
 def test_a_file_in_use_is_not_closed_under_its_user(tmp_path: Path) -> None:
     files = FailingFiles()
-    open_files = OpenFiles(files, 1)
+    open_files = new_open_files(files, 1)
     scope = open_files.scope()
     first, second = str(tmp_path / "a"), str(tmp_path / "b")
     with scope.use(first, create=True) as fd:
@@ -69,7 +70,7 @@ def test_a_file_in_use_is_not_closed_under_its_user(tmp_path: Path) -> None:
 def test_a_late_user_of_the_old_file_does_not_reach_the_new_one(tmp_path: Path) -> None:
     """A directory goes away and comes back while a thread still has the old one to sync."""
     files = FailingFiles()
-    open_files = OpenFiles(files, 8)
+    open_files = new_open_files(files, 8)
     (tmp_path / "partition").mkdir()
     path = str(tmp_path / "partition" / "log")
     old = open_files.scope()
@@ -92,7 +93,7 @@ def test_a_late_user_of_the_old_file_does_not_reach_the_new_one(tmp_path: Path) 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_out_of_descriptors_gives_idle_ones_back(tmp_path: Path, number: int) -> None:
     files = FewFiles(4, number)
-    open_files = OpenFiles(files, 100)
+    open_files = new_open_files(files, 100)
     scope = open_files.scope()
     for name in range(20):
         with scope.use(str(tmp_path / str(name)), create=True):
@@ -113,7 +114,7 @@ def make(scope: OpenScope, *paths: str) -> None:
 
 def test_kept_files_stay_open_until_too_many_are_kept(tmp_path: Path) -> None:
     files = FailingFiles()
-    open_files = OpenFiles(files, 8)
+    open_files = new_open_files(files, 8)
     scope = open_files.scope()
     pairs = [(str(tmp_path / f"{name}.log"), str(tmp_path / f"{name}.index")) for name in "abc"]
     for pair in pairs:
@@ -137,7 +138,7 @@ def test_kept_files_stay_open_until_too_many_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_limit_below_one_pair_keeps_one_pair(tmp_path: Path) -> None:
-    open_files = OpenFiles(FailingFiles(), 1)
+    open_files = new_open_files(FailingFiles(), 1)
     scope = open_files.scope()
     paths = str(tmp_path / "log"), str(tmp_path / "index")
     make(scope, *paths)
@@ -151,7 +152,7 @@ def test_a_limit_below_one_pair_keeps_one_pair(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_out_of_descriptors_ends_all_keeping(tmp_path: Path, number: int) -> None:
     files = FewFiles(4, number)
-    open_files = OpenFiles(files, 100)
+    open_files = new_open_files(files, 100)
     scope = open_files.scope()
     names = [str(tmp_path / str(name)) for name in range(6)]
     make(scope, *names)
@@ -174,7 +175,7 @@ def test_above_the_limit_some_are_closed_at_once(tmp_path: Path) -> None:
     """Or else each further file would be paid for with a look at all of them."""
     files = FailingFiles()
     limit = 4 * ROOM_PART
-    open_files = OpenFiles(files, limit)
+    open_files = new_open_files(files, limit)
     scope = open_files.scope()
     for number in range(limit + 1):
         with scope.use(str(tmp_path / str(number)), create=True):
