@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.broker import BrokerProcess
 from tests.endings import end_all
+from tests.wire import Wire
 
 NewBroker = Callable[..., BrokerProcess]
 
@@ -27,6 +28,13 @@ def ended() -> Iterator[None]:
     """What the test left open is closed, after its other fixtures have ended."""
     yield
     end_all()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def disconnected() -> Iterator[None]:
+    """Connections that fixtures of a module have left open are closed, after these fixtures."""
+    yield
+    Wire.close_all()
 
 
 @pytest.fixture

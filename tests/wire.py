@@ -76,7 +76,7 @@ class Wire:
     """One connection, logged in as root unless that is left for later."""
 
     opened: ClassVar[list["Wire"]] = []
-    """Those that are not closed yet; a fixture closes what a test has not."""
+    """Those that are not closed yet; fixtures close what a test or a module has not."""
 
     def __init__(
         self,
@@ -118,6 +118,12 @@ class Wire:
         if login:
             wire.log_in()
         return wire
+
+    @classmethod
+    def close_all(cls) -> None:
+        """Close what is open; what is to outlive this is taken out of `opened`."""
+        for wire in list(cls.opened):
+            wire.close()
 
     def __enter__(self) -> Self:
         return self

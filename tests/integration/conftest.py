@@ -25,8 +25,7 @@ def standing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
 def _no_connection_left() -> Iterator[None]:
     """A test that fails must not leave connections to the next one."""
     yield
-    for connection in list(Wire.opened):
-        connection.close()
+    Wire.close_all()
 
 
 @pytest.fixture(scope="package")
