@@ -158,5 +158,6 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         OlderDialect("old"),
         OlderDialect("old-text"),
         OlderDialect("v1"),
+        OlderDialect("v1-short"),
     )
 }
