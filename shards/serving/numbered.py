@@ -141,6 +141,11 @@ class Numbered:
             self._session.request = None
         self._reply(reply)
 
+    @property
+    def is_in_work(self) -> bool:
+        """Whether a request with a number is in work."""
+        return self._number != 0
+
     def give_up(self) -> None:
         """The session ends, moves to another shard or gets another client."""
         self._held.give_up()
@@ -265,10 +270,11 @@ class NumberedSending(Sending):
 
     def _append(self, work: PendingSend) -> None:
         numbered = self._numbered
-        if numbered.is_in_doubt:
+        if numbered.is_in_doubt and numbered.is_in_work:
             self._services.tasks.start(self._append_missing(work))
         else:
-            numbered.begin_send(work[1].target)
+            if numbered.is_in_work:
+                numbered.begin_send(work[1].target)
             self._begun_at = None
             Sending._append(self, work)
 

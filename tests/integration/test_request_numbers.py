@@ -157,6 +157,21 @@ def test_number_0_is_no_number(client: NumberedWire, wire: Wire, topic: str) -> 
     assert len(wire.payloads(topic)) == 2
 
 
+def test_a_send_without_a_number_leaves_the_numbers_alone(
+    standing_broker: BrokerProcess, client: NumberedWire, wire: Wire, topic: str
+) -> None:
+    """What was sent under a number before it is still known, here and on another connection."""
+    sent = client.send_batch(5, topic, 0, messages(0))
+    assert client.send_batch(0, topic, 0, messages(1)).status == 0
+    assert client.send_batch(5, topic, 0, messages(0)) == sent
+    assert client.send_batch(4, topic, 0, messages(2)).status == FORGOTTEN
+    assert client.send_batch(0, topic, 0, messages(3)).status == 0
+    with NumberedWire(standing_broker, client.client) as again:
+        assert again.send_batch(5, topic, 0, messages(0)) == sent
+        assert again.send_batch(6, topic, 0, messages(4)).status == 0
+    assert len(wire.payloads(topic)) == 4
+
+
 def test_reads_repeat_the_number_of_what_comes_next(client: NumberedWire, topic: str) -> None:
     for _ in range(3):
         assert client.numbered(1, c.GetStreams()).status == 0
