@@ -2,18 +2,7 @@
 
 from typing import Final
 
-LOOPS_VERSION: Final[int]
+# For the type checker this is the same class as its twin.
+from borzoi.protocol.plain_heads import Head as Head
 
-def read_request(
-    view: memoryview, start: int, end: int, session: int, bound_client: bytes
-) -> tuple[int, bytes, bytes, int, int] | None: ...
-def reply_with(
-    size: int,
-    checksum: bytes,
-    client: bytes,
-    count: int,
-    number: int,
-    operation: int,
-    status: int,
-    beginning: bytes,
-) -> bytes: ...
+LOOPS_VERSION: Final[int]

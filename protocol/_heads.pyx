@@ -37,6 +37,7 @@ cdef enum:
     CLIENT_SIZE = 16
     STAMP_SIZE = 16
     CODE_SIZE = 4
+    NOT_WHOLE = -1
 
 # Of a reply.
 cdef enum:
@@ -48,6 +49,8 @@ cdef enum:
     ECHOED_OPERATION_AT = 208
     STATUS_AT = 216
     REPLY = 8
+    SECTION_SIZE = 4
+    POLLED_SIZE = 16
 
 cdef enum:
     OPERATIONS = 256
@@ -58,6 +61,7 @@ cdef uint8_t QUERY = operations.QUERY
 cdef int64_t NO_CODE = operations.NO_CODE
 cdef int64_t CODE_OF[OPERATIONS]
 cdef bint IS_STAMPED[OPERATIONS]
+cdef bint HAS_SECTION[OPERATIONS]
 cdef uint32_t LOGINS[LOGINS_MAX]
 cdef int LOGINS_COUNT = len(operations.LOGINS_IN_QUERIES)
 
@@ -69,6 +73,7 @@ cdef int fill_tables() except -1:
     for number in range(OPERATIONS):
         CODE_OF[number] = operations.CODE_OF[number]
         IS_STAMPED[number] = number in operations.STAMPED
+        HAS_SECTION[number] = operations.HAS_SECTION[number]
     for number, code in enumerate(operations.LOGINS_IN_QUERIES):
         LOGINS[number] = code
     return 0
@@ -77,50 +82,151 @@ cdef int fill_tables() except -1:
 fill_tables()
 
 
-def read_request(view, uint64_t start, uint64_t end, uint64_t session, bytes bound_client not None):
-    cdef Py_buffer buffer
-    cdef uint8_t *head
-    cdef uint64_t size, number
-    cdef uint32_t code
-    cdef uint8_t operation
-    if end < start or end - start < HEAD_SIZE:
-        return None
-    PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
-    try:
-        if end > <uint64_t>buffer.len:
-            raise AssertionError(f"a request up to {end} in a view of {buffer.len} bytes")
-        head = <uint8_t *>buffer.buf + start
-        size = end - start
+cdef class Head:
+    """The request that was cut last, and the session that requests have to be of."""
+
+    cdef uint8_t own_client[CLIENT_SIZE]
+    cdef uint8_t own_checksum[STAMP_SIZE]
+    cdef uint8_t session_client[CLIENT_SIZE]
+    cdef public uint64_t request
+    cdef public uint8_t operation
+    cdef public uint64_t bound_session
+    cdef public int64_t count
+
+    def __cinit__(self):
+        # All other fields are zero by then.
+        self.operation = QUERY
+
+    @property
+    def client(self):
+        return id_of(self.own_client)
+
+    @client.setter
+    def client(self, bytes id not None):
+        keep_id(self.own_client, id)
+
+    @property
+    def checksum(self):
+        return id_of(self.own_checksum)
+
+    @checksum.setter
+    def checksum(self, bytes id not None):
+        keep_id(self.own_checksum, id)
+
+    @property
+    def bound_client(self):
+        return id_of(self.session_client)
+
+    @bound_client.setter
+    def bound_client(self, bytes id not None):
+        keep_id(self.session_client, id)
+
+    def number(self):
+        if self.operation == QUERY or self.operation == REGISTER:
+            return 0
+        return self.request
+
+    def whole(self, view, uint64_t start, uint64_t end):
+        cdef Py_buffer buffer
+        if end < start or end - start < HEAD_SIZE:
+            return NOT_WHOLE
+        PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
+        try:
+            if end > <uint64_t>buffer.len:
+                raise AssertionError(f"a request up to {end} in a view of {buffer.len} bytes")
+            return self.read(<uint8_t *>buffer.buf + start, end - start)
+        finally:
+            PyBuffer_Release(&buffer)
+
+    cdef int64_t read(self, uint8_t *head, uint64_t size) except -2:
+        cdef uint32_t code
+        cdef uint8_t operation
         if load_u32(head + SIZE_AT) != size or head[KIND_AT] != REQUEST:
-            return None
+            return NOT_WHOLE
         operation = head[OPERATION_AT]
         if operation == QUERY:
             code = load_u32(head + CODE_AT)
             if is_login(code):
-                return None
+                return NOT_WHOLE
         else:
             if CODE_OF[operation] == NO_CODE:
-                return None
+                return NOT_WHOLE
             code = <uint32_t>CODE_OF[operation]
-        if session and operation != REGISTER and not (
-            load_u64(head + SESSION_AT) == session
-            and PyBytes_GET_SIZE(bound_client) == CLIENT_SIZE
-            and memcmp(head + CLIENT_AT, PyBytes_AS_STRING(bound_client), CLIENT_SIZE) == 0
+        if self.bound_session and operation != REGISTER and not (
+            load_u64(head + SESSION_AT) == self.bound_session
+            and memcmp(head + CLIENT_AT, self.session_client, CLIENT_SIZE) == 0
         ):
-            return None
-        if IS_STAMPED[operation] and not is_stamp(head + STAMP_AT, head + HEAD_SIZE, size - HEAD_SIZE):
-            return None
+            return NOT_WHOLE
+        if IS_STAMPED[operation] and not is_stamp(
+            head + STAMP_AT, head + HEAD_SIZE, size - HEAD_SIZE
+        ):
+            return NOT_WHOLE
         store_u32(head + CLASSIC_HEADER_AT, <uint32_t>(size - HEAD_SIZE + CODE_SIZE))
         store_u32(head + CLASSIC_HEADER_AT + 4, code)
-        return (
-            code,
-            PyBytes_FromStringAndSize(<const char *>head + CLIENT_AT, CLIENT_SIZE),
-            PyBytes_FromStringAndSize(<const char *>head + STAMP_AT, STAMP_SIZE),
-            load_u64(head + NUMBER_AT),
-            operation,
+        memcpy(self.own_client, head + CLIENT_AT, CLIENT_SIZE)
+        memcpy(self.own_checksum, head + STAMP_AT, STAMP_SIZE)
+        self.request = load_u64(head + NUMBER_AT)
+        self.operation = operation
+        return code
+
+    def answer(self, bytes payload not None):
+        cdef uint64_t size = PyBytes_GET_SIZE(payload)
+        cdef uint64_t section = SECTION_SIZE if HAS_SECTION[self.operation] else 0
+        cdef bytes found = self.begun(section + size, section + size, 0)
+        cdef uint8_t *body = <uint8_t *>PyBytes_AS_STRING(found) + HEAD_SIZE
+        memset(body, 0, section)
+        memcpy(body + section, PyBytes_AS_STRING(payload), size)
+        return found
+
+    def polled(
+        self, uint32_t partition_id, uint64_t current_offset, uint32_t count, uint64_t size
+    ):
+        cdef bytes found = self.begun(POLLED_SIZE + size, POLLED_SIZE, 0)
+        cdef uint8_t *body = <uint8_t *>PyBytes_AS_STRING(found) + HEAD_SIZE
+        store_u32(body, partition_id)
+        store_u64(body + 4, current_offset)
+        store_u32(body + 12, count)
+        return found
+
+    def reply(self, uint64_t size, uint32_t status=0, bytes beginning not None=b""):
+        cdef uint64_t beginning_size = PyBytes_GET_SIZE(beginning)
+        cdef bytes found = self.begun(size, beginning_size, status)
+        memcpy(
+            PyBytes_AS_STRING(found) + HEAD_SIZE, PyBytes_AS_STRING(beginning), beginning_size
         )
-    finally:
-        PyBuffer_Release(&buffer)
+        return found
+
+    cdef bytes begun(self, uint64_t size, uint64_t room, uint32_t status):
+        """The header of a reply with `size` bytes behind it, and room for the first of these."""
+        cdef bytes found
+        cdef uint8_t *head
+        if size > UINT32_MAX - HEAD_SIZE:
+            raise OverflowError(f"a reply of {size} bytes")
+        found = PyBytes_FromStringAndSize(NULL, HEAD_SIZE + room)
+        head = <uint8_t *>PyBytes_AS_STRING(found)
+        self.count += 1
+        memset(head, 0, HEAD_SIZE)
+        store_u32(head + SIZE_AT, <uint32_t>(HEAD_SIZE + size))
+        head[KIND_AT] = REPLY
+        memcpy(head + ECHOED_STAMP_AT, self.own_checksum, STAMP_SIZE)
+        memcpy(head + ECHOED_CLIENT_AT, self.own_client, CLIENT_SIZE)
+        store_u64(head + OP_AT, self.count)
+        store_u64(head + COMMIT_AT, self.count)
+        store_u64(head + ECHOED_NUMBER_AT, self.request)
+        head[ECHOED_OPERATION_AT] = self.operation
+        store_u32(head + STATUS_AT, status)
+        return found
+
+
+cdef bytes id_of(const uint8_t *id):
+    return PyBytes_FromStringAndSize(<const char *>id, CLIENT_SIZE)
+
+
+cdef int keep_id(uint8_t *to, bytes id) except -1:
+    if PyBytes_GET_SIZE(id) != CLIENT_SIZE:
+        raise AssertionError(f"a stamp and a client id have {CLIENT_SIZE} bytes, not {len(id)}")
+    memcpy(to, PyBytes_AS_STRING(id), CLIENT_SIZE)
+    return 0
 
 
 cdef inline bint is_login(uint32_t code) noexcept:
@@ -137,36 +243,3 @@ cdef bint is_stamp(const uint8_t *found, const uint8_t *payload, uint64_t size) 
         return False
     # A stamp of zeros is none, and the hash of nothing that is known.
     return load_u64(found) == 0 or load_u64(found) == digest(payload, size)
-
-
-def reply_with(
-    uint64_t size,
-    bytes checksum not None,
-    bytes client not None,
-    uint64_t count,
-    uint64_t number,
-    uint8_t operation,
-    uint32_t status,
-    bytes beginning not None,
-):
-    cdef uint64_t beginning_size = PyBytes_GET_SIZE(beginning)
-    cdef bytes found
-    cdef uint8_t *head
-    if size > UINT32_MAX - HEAD_SIZE:
-        raise OverflowError(f"a reply of {size} bytes")
-    if PyBytes_GET_SIZE(checksum) != STAMP_SIZE or PyBytes_GET_SIZE(client) != CLIENT_SIZE:
-        raise AssertionError("a stamp and a client id have 16 bytes each")
-    found = PyBytes_FromStringAndSize(NULL, HEAD_SIZE + beginning_size)
-    head = <uint8_t *>PyBytes_AS_STRING(found)
-    memset(head, 0, HEAD_SIZE)
-    store_u32(head + SIZE_AT, <uint32_t>(HEAD_SIZE + size))
-    head[KIND_AT] = REPLY
-    memcpy(head + ECHOED_STAMP_AT, PyBytes_AS_STRING(checksum), STAMP_SIZE)
-    memcpy(head + ECHOED_CLIENT_AT, PyBytes_AS_STRING(client), CLIENT_SIZE)
-    store_u64(head + OP_AT, count)
-    store_u64(head + COMMIT_AT, count)
-    store_u64(head + ECHOED_NUMBER_AT, number)
-    head[ECHOED_OPERATION_AT] = operation
-    store_u32(head + STATUS_AT, status)
-    memcpy(head + HEAD_SIZE, PyBytes_AS_STRING(beginning), beginning_size)
-    return found

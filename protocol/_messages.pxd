@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 
 # Of all compiled modules together: that of loops.py when they were built.
 cdef enum:
-    COMPILED_VERSION = 14
+    COMPILED_VERSION = 15
 
 # A message header, as drawn in message.py.
 cdef enum:

@@ -94,6 +94,7 @@ __all__ = [
     "find_send",
     "first_at_or_after",
     "first_bad_message",
+    "first_stamp",
     "first_stamped_offset",
     "join_plain",
     "join_sealed",
@@ -111,7 +112,8 @@ __all__ = [
 ]
 
 
-_STAMPED: Final = struct.Struct("<Q16xQ")  # checksum, offset
+first_stamp: Final = struct.Struct("<Q16xQ").unpack_from
+"""Checksum and offset of the first message; see first_stamped_offset()."""
 
 
 def first_stamped_offset(batch: memoryview) -> int | None:
@@ -121,7 +123,7 @@ def first_stamped_offset(batch: memoryview) -> int | None:
     """
     checksum: int
     offset: int
-    checksum, offset = _STAMPED.unpack_from(batch)
+    checksum, offset = first_stamp(batch)
     return offset if checksum else None
 
 

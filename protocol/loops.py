@@ -15,7 +15,7 @@ from borzoi.protocol.loops_xxh3 import xxh3_address
 
 # Raised with every change of what a loop takes, does or returns: a compiled module of another
 # version, left over from an older checkout, is not used. _messages.pxd has it as well.
-LOOPS_VERSION: Final = 14
+LOOPS_VERSION: Final = 15
 
 PLAIN_LOOPS_VARIABLE: Final = "BORZOI_PLAIN_LOOPS"
 

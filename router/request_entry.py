@@ -6,6 +6,7 @@ with one `pack_into`, which stores them one after the other: a send has no time 
 """
 
 import struct
+from functools import partial
 from typing import Final, NamedTuple
 
 from borzoi.router.memory import WORD_SIZE
@@ -41,6 +42,9 @@ _END_AT: Final = _REPLY * WORD_SIZE
 # Native order and size: each field is one store, in the order of the fields.
 _store_begin: Final = struct.Struct("6Q").pack_into
 SHORT_REPLY: Final = struct.Struct("24s")  # where a batch lies: faster than by a slice
+SHORT_SUCCESS: Final = SHORT_REPLY.size << 32
+"""The reply word of an answer of that size."""
+
 _store_short: Final = SHORT_REPLY.pack_into
 _store_end: Final = struct.Struct("2Q").pack_into
 
@@ -88,9 +92,20 @@ class Answer(NamedTuple):
 
 
 class Entry:
-    """An entry of this shard's own region, which this process alone writes."""
+    """An entry of this shard's own region, which this process alone writes.
 
-    __slots__ = ("_at", "_begin_at", "_bytes", "_end_at", "_reply_at", "_words", "key", "slot")
+    A send calls three stores itself, because they cost no frame of Python so:
+
+    store_send    number, namespace, birth, next offset, beginner_word(), number again: from now on
+                  the batch of this number is the last request, and in doubt
+    store_short   the body of an answer, as long as SHORT_REPLY; counts once its end is stored
+    store_end     the reply word (SHORT_SUCCESS), then the number of the request it answers
+    """
+
+    __slots__ = (
+        "_at", "_bytes", "_reply_at", "_words", "key", "slot", "store_end", "store_send",
+        "store_short",
+    )  # fmt: skip
 
     def __init__(
         self, words: memoryview, data: memoryview, at: int, slot: int, key: ClientKey
@@ -98,9 +113,10 @@ class Entry:
         self._words = words
         self._bytes = data
         self._at = at // WORD_SIZE
-        self._begin_at = at + _BEGIN_AT
-        self._end_at = at + _END_AT
         self._reply_at = at + REPLY_AT
+        self.store_send = partial(_store_begin, data, at + _BEGIN_AT)
+        self.store_short = partial(_store_short, data, at + REPLY_AT)
+        self.store_end = partial(_store_end, data, at + _END_AT)
         self.slot = slot
         self.key = key
 
@@ -141,19 +157,9 @@ class Entry:
 
     def begin(self, number: int, beginner: Beginner, hint: Hint | None = None) -> None:
         """From now on the request of this number, not 0, is the last one, and in doubt."""
-        if hint is not None:
-            self.begin_send(number, beginner_word(beginner), *hint)
-            return
         # A hint for another number than that of `begun` is none: the words behind it may change.
-        _store_begin(self._bytes, self._begin_at, 0, *NO_HINT, beginner_word(beginner), number)
-
-    def begin_send(
-        self, number: int, beginner: int, namespace: int, birth: int, next_offset: int
-    ) -> None:
-        """The same of a batch, with its hint; `beginner` as beginner_word() has it."""
-        _store_begin(
-            self._bytes, self._begin_at, number, namespace, birth, next_offset, beginner, number
-        )
+        hint_for = 0 if hint is None else number
+        self.store_send(hint_for, *(hint or NO_HINT), beginner_word(beginner), number)
 
     def begin_again(self, beginner: Beginner) -> None:
         """Another worker takes the last request up; its hint stays."""
@@ -165,7 +171,7 @@ class Entry:
         if size > REPLY_SIZE_MAX:
             size = NOT_KEPT
         elif size == SHORT_REPLY.size:
-            _store_short(self._bytes, self._reply_at, body)
+            self.store_short(body)
         elif size:
             self._bytes[self._reply_at : self._reply_at + size] = body
-        _store_end(self._bytes, self._end_at, status | size << 32, number)
+        self.store_end(status | size << 32, number)

@@ -5,7 +5,8 @@ classic layouts ignore are options here. How a batch is read is in send.py.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from borzoi.protocol import classic
@@ -92,12 +93,10 @@ def _decode_confirmation(payload: memoryview) -> r.SentBatch:
 
 _CONFIRMATION: Final = struct.Struct("<IIIIQ")
 
+encode_confirmation: Final[Callable[[int, int, int, int], bytes]] = partial(_CONFIRMATION.pack, 1)
+"""A list of the partitions that were written to, one of them: stream, topic, partition, offset.
 
-def encode_confirmation(stream_id: int, topic_id: int, partition_id: int, offset: int) -> bytes:
-    """A list of the partitions that were written to: one of them."""
-    # Each send is answered with one: its layout is written out here.
-    return _CONFIRMATION.pack(1, stream_id, topic_id, partition_id, offset)
-
+Each send is answered with one: its layout is written out here."""
 
 CONFIRMATION: Final = PayloadCodec(
     _decode_confirmation,

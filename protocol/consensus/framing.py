@@ -14,7 +14,7 @@ from borzoi.protocol.consensus.evictions import (
     Reason,
     eviction,
 )
-from borzoi.protocol.consensus.heads import read_request, reply_with, stamp
+from borzoi.protocol.consensus.heads import Head, stamp
 from borzoi.protocol.consensus.layout import (
     BEGINNING,
     CLASSIC_HEADER_AT,
@@ -45,7 +45,6 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.framing import (
     CODE_SIZE,
-    NOT_WHOLE,
     REQUEST_HEADER,
     Bound,
     Cut,
@@ -53,14 +52,11 @@ from borzoi.protocol.framing import (
     Need,
     Refused,
 )
-from borzoi.protocol.responses.polled import POLLED_HEADER
 
 ZEROS: Final = bytes(FIELDS_AT)
-NO_SESSION: Final = 0
 
 _fields: Final = FIELDS.unpack_from
 _leave_classic_header: Final = REQUEST_HEADER.pack_into
-_POLLED_SIZE: Final = POLLED_HEADER.size
 
 LOGIN_REFUSALS: Final = {
     InvalidCredentials.status: Reason.INVALID_CREDENTIALS,
@@ -92,53 +88,26 @@ def is_filled(present: memoryview) -> bool:
     return bool(size >= HEADER_SIZE and kind == REQUEST)
 
 
-class ConsensusFraming:
-    """The framing of one connection, with the request in work and the session it belongs to."""
+class ConsensusFraming(Head):
+    """The framing of one connection. What runs for every request is done by Head (heads.py)."""
 
-    __slots__ = (
-        "_bound_client", "_bound_session", "_checksum", "_count", "client", "operation", "request",
-    )  # fmt: skip
+    __slots__ = ()
 
     header_size: int = HEADER_SIZE
 
-    def __init__(self) -> None:
-        # Of the request that was cut last.
-        self.client = NO_CLIENT
-        self.request = 0
-        self.operation = QUERY
-        self._checksum = NOT_STAMPED
-        self._bound_client = NO_CLIENT
-        self._bound_session = NO_SESSION
-        self._count = 0
-
     def bind(self, session: int) -> None:
         """The request in work has logged in under this number; 0: has logged out."""
-        self._bound_session = session
-        self._bound_client = self.client if session else NO_CLIENT
+        self.bound_session = session
+        self.bound_client = self.client if session else NO_CLIENT
 
     def bound(self) -> Bound:
         """The session that requests have to be of."""
-        return Bound(self._bound_session, self._bound_client)
+        return Bound(self.bound_session, self.bound_client)
 
     def adopt(self, bound: Bound) -> None:
         """Go on with the session of a connection that has moved here."""
-        self._bound_session, self._bound_client = bound
+        self.bound_session, self.bound_client = bound
         self.client = bound.client
-
-    def number(self) -> int:
-        """The number of the request that was cut last; 0: it has none, because it asks only."""
-        return self.request if self.operation not in (QUERY, REGISTER) else 0
-
-    # Requests.
-
-    def whole(self, view: memoryview, start: int, end: int) -> int:
-        """The code of the one frame that fills these bytes exactly, otherwise NOT_WHOLE."""
-        # Whole frames are looked for in receive blocks only, which can be written.
-        found = read_request(view, start, end, self._bound_session, self._bound_client)
-        if found is None:
-            return NOT_WHOLE
-        code, self.client, self._checksum, self.request, self.operation = found
-        return code
 
     def cut(self, view: memoryview, start: int, end: int) -> Cut:
         """What begins at `start`; bytes end at `end`."""
@@ -149,7 +118,7 @@ class ConsensusFraming:
             view, start + FIELDS_AT
         )
         self.client = client
-        self._checksum = checksum
+        self.checksum = checksum
         self.request = request
         self.operation = operation
         refused = self._refused(size, kind, session, code)
@@ -161,7 +130,7 @@ class ConsensusFraming:
             return Need(size, code)
         payload = view[start + HEADER_SIZE : start + size]
         if checksum != NOT_STAMPED and operation in STAMPED and checksum != stamp(payload):
-            return Refused(size, self._reply(0, InvalidFormat.status))
+            return Refused(size, self.reply(0, InvalidFormat.status))
         if not view.readonly:
             _leave_classic_header(
                 view, start + CLASSIC_HEADER_AT, size - HEADER_SIZE + CODE_SIZE, code
@@ -170,8 +139,8 @@ class ConsensusFraming:
 
     def _is_of_session(self, session: int, client: bytes) -> bool:
         """Whether a request may be carried out here; before the login its session decides that."""
-        bound = self._bound_session
-        return not bound or (session == bound and client == self._bound_client)
+        bound = self.bound_session
+        return not bound or (session == bound and client == self.bound_client)
 
     def _refused(self, size: int, kind: int, session: int, code: int) -> Refused | None:
         """What becomes of a header that is refused, whatever its payload is."""
@@ -202,34 +171,18 @@ class ConsensusFraming:
         operation = self.operation
         if operation == REGISTER:
             reason = LOGIN_REFUSALS.get(status)
-            return self._reply(0, status) if reason is None else eviction(self.client, reason)
+            return self.reply(0, status) if reason is None else eviction(self.client, reason)
         if status == Unauthenticated.status and operation != QUERY:
             return eviction(self.client, Reason.NO_SESSION)
         if HAS_SECTION[operation]:
-            return self._reply(REFUSAL.size, beginning=REFUSAL.pack(1, 0, status))
-        return self._reply(0, status)
+            return self.reply(REFUSAL.size, beginning=REFUSAL.pack(1, 0, status))
+        return self.reply(0, status)
 
     def success(self, size: int) -> bytes:
         """What stands before a payload of `size` bytes."""
         if HAS_SECTION[self.operation]:
-            return self._reply(len(SUCCEEDED) + size, beginning=SUCCEEDED)
-        return self._reply(size)
-
-    def answer(self, payload: bytes) -> bytes:
-        """A whole response."""
-        operation = self.operation
-        if HAS_SECTION[operation]:
-            payload = SUCCEEDED + payload
-        # Written out here, because it runs for nearly every request.
-        self._count = count = self._count + 1
-        return reply_with(
-            len(payload), self._checksum, self.client, count, self.request, operation, 0, payload
-        )
-
-    def polled(self, partition_id: int, current_offset: int, count: int, size: int) -> bytes:
-        """What stands before the messages of a poll, `size` bytes."""
-        header = POLLED_HEADER.pack(partition_id, current_offset, count)
-        return self._reply(_POLLED_SIZE + size, beginning=header)
+            return self.reply(len(SUCCEEDED) + size, beginning=SUCCEEDED)
+        return self.reply(size)
 
     def parting(self, status: int) -> bytes:
         """What is said before the broker closes the connection between two answers.
@@ -240,17 +193,3 @@ class ConsensusFraming:
             return b""
         stale = status == StaleClient.status
         return eviction(self.client, Reason.STALE_CLIENT if stale else Reason.NO_SESSION)
-
-    def _reply(self, size: int, status: int = 0, beginning: bytes = b"") -> bytes:
-        """The header of a reply with `size` bytes behind it, and the first of these."""
-        self._count = count = self._count + 1
-        return reply_with(
-            size,
-            self._checksum,
-            self.client,
-            count,
-            self.request,
-            self.operation,
-            status,
-            beginning,
-        )

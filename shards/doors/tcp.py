@@ -19,7 +19,7 @@ a longer one no end is waited for: our side of the connection is shut at once an
 import asyncio
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final, cast
 
@@ -337,9 +337,9 @@ class Connection(asyncio.BufferedProtocol):
         name = None if self.transport is None else self.transport.get_extra_info("sockname")
         return None if name is None else str(name[0])
 
-    def number(self) -> int:
-        """The number of the request that was cut last; 0: it has none."""
-        return self.framing.number()
+    def numbers(self) -> Callable[[], int]:
+        """What says the number of the request that was cut last, 0 if it has none."""
+        return self.framing.number
 
     def take_carry_out(self) -> None:
         """Have the next request carried out as the session says now."""

@@ -74,13 +74,13 @@ class Held:
         self.entry.end(self.begun, status, body)
         self.is_in_work = False
         if self.is_given_up:
-            self._let_go()
+            self.let_go()
 
     def end_in_doubt(self) -> None:
         """Nothing more is done for the request in work, and its outcome is unknown."""
         self.is_in_work = False
         if self.is_given_up:
-            self._let_go()
+            self.let_go()
 
     def give_up(self, then: Callable[[], None] | None = None) -> None:
         """The session begins nothing more; `then` is called once nothing is in work."""
@@ -88,14 +88,15 @@ class Held:
         if then is not None:
             self._waiting.append(then)
         if not self.is_in_work and (self._waiting or not was_given_up):
-            self._let_go()
+            self.let_go()
 
     @property
     def is_settled(self) -> bool:
         """Whether what the last request has done so far is all that it will do."""
         return self._numbers.is_settled(self.entry.beginner.shard)
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Nothing is in work, and the session begins nothing more."""
         self._numbers.let_go(self)
         waiting, self._waiting = self._waiting, []
         for then in waiting:

@@ -58,7 +58,7 @@ class DoubtfulSends:
     ) -> None:
         """`own` are the partitions of this shard, by namespace."""
         self._owners = owners
-        self._own = own
+        self.own = own
         self._readers = readers
         self._durability = durability
         self._look_size_max = look_size_max
@@ -66,7 +66,7 @@ class DoubtfulSends:
 
     def next_offset(self, target: Target) -> int:
         """What to note before a batch goes to this partition: it will lie there or behind."""
-        own = self._own.get(target.namespace)
+        own = self.own.get(target.namespace)
         if own is not None and own.target.birth == target.birth:
             # The same picture, without a look at the board.
             return own.published.next_offset

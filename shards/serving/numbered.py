@@ -16,7 +16,7 @@ The outcome of what is answered with TransientOutcomeUnknown stays in doubt: the
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
-from borzoi.protocol.batch import clear_first_checksum, message_start
+from borzoi.protocol.batch import clear_first_checksum, first_stamp, message_start
 from borzoi.protocol.codes import Code
 from borzoi.protocol.errors import (
     BrokerError,
@@ -27,8 +27,7 @@ from borzoi.protocol.errors import (
     TransientOutcomeUnknown,
 )
 from borzoi.router.buffer import Buffer
-from borzoi.router.request_entry import beginner_word
-from borzoi.router.target import Target
+from borzoi.router.request_entry import SHORT_SUCCESS, beginner_word
 from borzoi.shards.changes.proposals import COMMANDS
 from borzoi.shards.changes.writing import METADATA_SHARD
 from borzoi.shards.handlers.caller import Caller
@@ -80,15 +79,14 @@ class Numbered:
         self._session = session
         self._number_of_request = number
         self._reply = reply
-        self._held = held
+        self.held = held
         self._client = held.entry.key.client.to_bytes(16, "little")
-        self._number = 0  # in work
+        self.number = 0  # of the request in work
         self._code = 0
         self.is_in_doubt = False
         # An answer would outlive the batch that it speaks of: a repeat looks for it instead.
         self._may_be_lost = services.durability is Durability.BUFFERED
-        self._own = beginner_word(services.numbers.own)
-        self._next_offset = services.doubtful_sends.next_offset
+        self.own = beginner_word(services.numbers.own)
         self.first_offset: int | None = None  # of a batch that is stored in part
 
     def begin(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
@@ -97,11 +95,11 @@ class Numbered:
         if number == 0 or code in NOT_REMEMBERED:
             self._session.begin(code, payload, buffer, start)
             return
-        held = self._held
+        held = self.held
         last = held.begun
         if code == SEND_MESSAGES and number > last and not held.is_given_up:
             # What nearly every request is: begun when it is known where the batch goes.
-            self._number = number
+            self.number = number
             self._code = code
             if self.is_in_doubt:
                 self.is_in_doubt = False
@@ -120,38 +118,36 @@ class Numbered:
             if last or code not in CHANGES or not self._was_made(code, payload):
                 self._session.begin(code, payload, buffer, start)
 
-    def begin_send(self, target: Target) -> None:
-        """The batch in work goes there now."""
-        # Written out here, because it runs for nearly every request.
-        held, number = self._held, self._number
-        held.is_in_work = True
-        held.begun = number
-        namespace, birth, _ = target
-        held.entry.begin_send(number, self._own, namespace, birth, self._next_offset(target))
-
     def reply(self, reply: Reply) -> None:
         """End the request in work, and remember how."""
-        if self._number:
-            if type(reply) is Payload and not self._may_be_lost:
-                # A send, most of the time.
-                self._held.end(0, reply.payload)
-            else:
-                reply = self._remembered(reply)
-            self._number = 0
+        if self.number:
+            reply = self._remembered(reply)
+            self.number = 0
             self._session.request = None
         self._reply(reply)
 
-    @property
-    def is_in_work(self) -> bool:
-        """Whether a request with a number is in work."""
-        return self._number != 0
+    def end_send(self, confirmation: bytes) -> None:
+        """The same of a send that was confirmed with these bytes, as many as SHORT_REPLY has."""
+        if self.number:
+            self.number = 0
+            held = self.held
+            if self._may_be_lost:
+                held.end_in_doubt()
+            else:
+                # What Held.end does is written out here.
+                held.entry.store_short(confirmation)
+                held.entry.store_end(SHORT_SUCCESS, held.begun)
+                held.is_in_work = False
+                if held.is_given_up:
+                    held.let_go()
+        self._reply(Payload(confirmation))
 
     def give_up(self) -> None:
         """The session ends, moves to another shard or gets another client."""
-        self._held.give_up()
+        self.held.give_up()
 
     def _start(self, number: int, code: int) -> None:
-        self._number = number
+        self.number = number
         self._code = code
         self.is_in_doubt = False
         self.first_offset = None
@@ -161,7 +157,7 @@ class Numbered:
     # A number that was begun before.
 
     def _repeat(self, code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
-        held = self._held
+        held = self.held
         if held.entry.is_answered:
             self._reply(self._answer())
         elif code == Code.DELETE_SEGMENTS:
@@ -178,7 +174,7 @@ class Numbered:
                 self._session.begin(code, payload, buffer, start)
 
     def _answer(self) -> Reply:
-        status, body = self._held.entry.answer
+        status, body = self.held.entry.answer
         if body is None:
             return FORGOTTEN
         return Status(status) if status else Payload(body)
@@ -204,7 +200,7 @@ class Numbered:
     async def stored_part(self, work: PendingSend) -> int | None:
         """How many messages of a batch in doubt are stored; None: it was answered by this."""
         count, route, batch, _, _ = work
-        hint = self._held.entry.hint
+        hint = self.held.entry.hint
         if hint is None:
             return 0
         try:
@@ -230,7 +226,7 @@ class Numbered:
     # The end of a request.
 
     def _remembered(self, reply: Reply) -> Reply:
-        held = self._held
+        held = self.held
         if type(reply) is Value:
             reply = Payload(self._session.generation.replies[reply.code](reply.value))
         if type(reply) is Payload:
@@ -252,9 +248,9 @@ class Numbered:
             and reply.status == ConsumerOffsetNotFound.status
         ):
             reply = OK
-        if held.begun != self._number:
+        if held.begun != self.number:
             # Refused before anything was done.
-            held.begin(self._number)
+            held.begin(self.number)
         held.end(reply.status or 0)
         return reply
 
@@ -262,21 +258,55 @@ class Numbered:
 class NumberedSending(Sending):
     """The sends of a session whose requests are numbered."""
 
-    __slots__ = ("_numbered",)
+    __slots__ = ("_confirms", "_doubtful_sends", "_numbered", "_own")
 
     def __init__(self, services: Services, session: Requester, numbered: Numbered) -> None:
         super().__init__(services, session)
         self._numbered = numbered
+        self._doubtful_sends = services.doubtful_sends
+        self._own = services.doubtful_sends.own
+        confirms = session.generation.confirms
+        assert confirms is not None, "clients that number their requests read confirmations"
+        self._confirms = confirms
+
+    # Both are written out here, because they run for nearly every request of such a client.
 
     def _append(self, work: PendingSend) -> None:
         numbered = self._numbered
-        if numbered.is_in_doubt and numbered.is_in_work:
-            self._services.tasks.start(self._append_missing(work))
-        else:
-            if numbered.is_in_work:
-                numbered.begin_send(work[1].target)
-            self._begun_at = None
-            Sending._append(self, work)
+        count, route, batch, buffer, position = work
+        target = route.target
+        number = numbered.number
+        if number:
+            if numbered.is_in_doubt:
+                self._services.tasks.start(self._append_missing(work))
+                return
+            namespace, birth, _ = target
+            own = self._own.get(namespace)
+            if own is not None and own.target.birth == birth:
+                next_offset = own.published.next_offset
+            else:
+                next_offset = self._doubtful_sends.next_offset(target)
+            held = numbered.held
+            held.is_in_work = True
+            held.begun = number
+            held.entry.store_send(number, namespace, birth, next_offset, numbered.own, number)
+        self._begun_at = None
+        self._in_work = work
+        self._retried = False
+        assert self._user is not None
+        self._services.appends.append(
+            self._user, target, route.owner, batch, count, buffer, position, self._appended
+        )
+
+    def _appended(self, status: int, _first: int = 0, _second: int = 0, _third: int = 0) -> None:
+        work = self._in_work
+        if status or self._begun_at is not None or work is None or work[1].attracts:
+            super()._appended(status)
+            return
+        self._in_work = None
+        checksum, offset = first_stamp(work[2])
+        assert checksum, "an answered batch is stamped"
+        self._numbered.end_send(self._confirms(*work[1].place, offset))
 
     async def _append_missing(self, work: PendingSend) -> None:
         """Append what a worker that died has not stored of a batch."""

@@ -120,8 +120,8 @@ class Link(Protocol):
     def local_host(self) -> str | None:
         """The address of this machine that the client has reached; None if that is unknown."""
 
-    def number(self) -> int:
-        """The number of the request in work; 0: it has none."""
+    def numbers(self) -> Callable[[], int]:
+        """What says the number of the request in work, 0 if it has none; until speak()."""
 
     def take_carry_out(self) -> None:
         """Have the next request carried out by what `carry_out` is now."""
@@ -229,7 +229,7 @@ class Session:
 
     def _number_from(self, held: Held) -> None:
         link = self._link
-        self._numbered = numbered = Numbered(self._services, self, link.number, link.reply, held)
+        self._numbered = numbered = Numbered(self._services, self, link.numbers(), link.reply, held)
         self._sending = NumberedSending(self._services, self, numbered)
         self.reply, self.carry_out = numbered.reply, numbered.begin
 

@@ -177,10 +177,10 @@ def test_death_at_every_store_of_a_request(fd: int, monkeypatch: pytest.MonkeyPa
     seen = []
     for stores in range(9):
         os.pwrite(fd, before, 0)
-        doomed = claimed(shard(fd, 0, generation=2))
         dying_stores = DyingStores(stores)
         monkeypatch.setattr(request_entry, "_store_begin", dying_stores)
         monkeypatch.setattr(request_entry, "_store_end", dying_stores)
+        doomed = claimed(shard(fd, 0, generation=2))
         with suppress(Died):
             doomed.begin(2, Beginner(0, 2), HINT)
             doomed.end(2, 7, b"second")

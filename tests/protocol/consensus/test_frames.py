@@ -114,7 +114,7 @@ def framing_before(exchange: Exchange) -> ConsensusFraming:
     """A framing that has given as many answers as the connection of the frame had."""
     framing = ConsensusFraming()
     count = int.from_bytes(exchange.response[176:184], "little")
-    framing._count = count - 1
+    framing.count = count - 1
     session = int.from_bytes(exchange.request[184:192], "little")
     if session:
         framing.adopt(Bound(session, CLIENT))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from borzoi.protocol.codes import Code, LaterCode
 from borzoi.protocol.consensus.heads import stamp
 from borzoi.protocol.consensus.operations import OPERATIONS, QUERY, REGISTER, SEND
+from borzoi.protocol.framing import NOT_WHOLE
 from tests.protocol.fenced import Fence
 from tests.protocol.twins import compiled_loops, plain_loops
 
@@ -54,26 +55,43 @@ def requests(draw: st.DrawFn) -> bytes:
     return whole[: draw(st.sampled_from([len(whole), len(whole), 255, 0, 100]))]
 
 
-def both(data: bytes, before: int, session: int, client: bytes) -> tuple[Any, bytes]:
+def new_head(loops: Any, session: int) -> Any:
+    """As of a connection that is logged in, unless the session is 0."""
+    head = loops.Head()
+    if session:
+        head.bound_session, head.bound_client = session, CLIENT
+    return head
+
+
+def said(head: Any) -> tuple[Any, ...]:
+    """Everything that is known of the request cut last."""
+    own = (head.client, head.checksum, head.request, head.operation)
+    return (*own, head.number(), head.bound_session, head.bound_client)
+
+
+def both(data: bytes, before: int, session: int) -> tuple[int, Any, bytes]:
     """What the plain one finds and leaves; the compiled one does the same, at both fences."""
     framed = bytes(before) + data
     place = memoryview(bytearray(framed))
-    found = plain_loops.read_request(place, before, len(framed), session, client)
+    plain = new_head(plain_loops, session)
+    found = plain.whole(place, before, len(framed))
     for put in (FENCE.at_the_start, FENCE.at_the_end):
         view = put(framed)
-        assert compiled.read_request(view, before, len(framed), session, client) == found
+        head = new_head(compiled, session)
+        assert head.whole(view, before, len(framed)) == found
+        assert said(head) == said(plain)
         assert bytes(view) == bytes(place)
-    return found, bytes(place)
+    return found, plain, bytes(place)
 
 
 @given(requests(), st.sampled_from([0, 3]), st.sampled_from([0, SESSION]))
 def test_requests_are_read_alike(data: bytes, before: int, session: int) -> None:
-    found, left = both(data, before, session, CLIENT if session else bytes(16))
-    if found is None:
+    found, head, left = both(data, before, session)
+    if found == NOT_WHOLE:
         assert left == bytes(before) + data
+        assert said(head) == said(new_head(plain_loops, session))
     else:
-        code = found[0]
-        assert struct.unpack_from("<II", left, before + 248) == (len(data) - 252, code)
+        assert struct.unpack_from("<II", left, before + 248) == (len(data) - 252, found)
 
 
 def test_what_a_request_says() -> None:
@@ -83,31 +101,44 @@ def test_what_a_request_says() -> None:
     head[128:144], head[144:160] = CLIENT, stamp(b"\4name")
     struct.pack_into("<QQ", head, 168, 99, CREATE_STREAM)
     struct.pack_into("<Q", head, 184, SESSION)
-    found, _ = both(bytes(head) + b"\4name", 1, SESSION, CLIENT)
-    assert found == (Code.CREATE_STREAM, CLIENT, stamp(b"\4name"), 99, CREATE_STREAM)
+    found, read, _ = both(bytes(head) + b"\4name", 1, SESSION)
+    assert found == Code.CREATE_STREAM
+    assert said(read)[:5] == (CLIENT, stamp(b"\4name"), 99, CREATE_STREAM, 99)
 
 
 def test_a_request_does_not_leave_its_view() -> None:
     with pytest.raises(AssertionError):
-        compiled.read_request(memoryview(bytearray(300)), 0, 301, 0, bytes(16))
+        compiled.Head().whole(memoryview(bytearray(300)), 0, 301)
 
 
 ids = st.binary(min_size=16, max_size=16)
 numbers = st.integers(0, 2**64 - 1)
-statuses = st.integers(0, 2**32 - 1)
-replies = st.tuples(
-    *(st.integers(0, 2**31), ids, ids, numbers, numbers, st.integers(0, 255), statuses),
-    st.binary(max_size=300),
+u32 = st.integers(0, 2**32 - 1)
+replies = st.one_of(
+    st.tuples(st.just("answer"), st.tuples(st.binary(max_size=300))),
+    st.tuples(st.just("polled"), st.tuples(u32, numbers, u32, st.integers(0, 2**31))),
+    st.tuples(st.just("reply"), st.tuples(st.integers(0, 2**31), u32, st.binary(max_size=300))),
 )
 
 
-@given(replies)
-def test_replies_are_written_alike(fields: tuple[Any, ...]) -> None:
-    assert compiled.reply_with(*fields) == plain_loops.reply_with(*fields)
+@given(ids, ids, numbers, operations, st.lists(replies, max_size=4))
+def test_replies_are_written_alike(
+    client: bytes, checksum: bytes, request: int, operation: int, wanted: list[Any]
+) -> None:
+    """Each of them is numbered, too."""
+    heads = [plain_loops.Head(), compiled.Head()]
+    for head in heads:
+        head.client, head.checksum = client, checksum
+        head.request, head.operation = request, operation
+    for name, arguments in wanted:
+        plain, quick = (getattr(head, name)(*arguments) for head in heads)
+        assert quick == plain
 
 
 def test_a_reply_that_is_too_long_or_misshapen_is_an_error() -> None:
+    head = compiled.Head()
     with pytest.raises(OverflowError):
-        compiled.reply_with(2**32 - 256, bytes(16), CLIENT, 1, 1, QUERY, 0, b"")
-    with pytest.raises(AssertionError):
-        compiled.reply_with(0, bytes(15), CLIENT, 1, 1, QUERY, 0, b"")
+        head.reply(2**32 - 256)
+    for field in ("client", "checksum", "bound_client"):
+        with pytest.raises(AssertionError):
+            setattr(head, field, bytes(15))
