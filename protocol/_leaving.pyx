@@ -78,10 +78,10 @@ cdef enum:
     FRAME_SHORTER = HEADER_SIZE - FRAME_HEADER_SIZE
     OLD_SHOWN_SIZE_MIN = OLD_SHOWN_HEADER_SIZE + 4
     RUNS_KEPT = 64
-    # What is mapped lies in no cache yet. Headers are asked for so many messages ahead, of the next
-    # message so many bytes; a longer one is fetched by the processor on its own account.
+    # What is mapped lies in no cache yet. Headers are asked for so many messages ahead, bytes so many
+    # ahead; of a longer message the processor fetches the rest on its own account.
     AHEAD = 16
-    AHEAD_SIZE_MAX = 4096
+    AHEAD_SIZE = 4096
     LINE_SIZE = 64
 
 cdef extern from *:
@@ -373,9 +373,9 @@ cdef int write_frames(
         limit += HEADER_SIZE
         end = read_message(data, limit, at, &headers_size, &payload_size)
         body_size = headers_size + payload_size
-        # While this one is hashed, the next one comes.
-        next_end = min(end + min(end - at, AHEAD_SIZE_MAX), run.end)
-        ahead = end
+        # While this one is copied and hashed, as many bytes further on come.
+        ahead = at + AHEAD_SIZE
+        next_end = min(ahead + min(end - at, AHEAD_SIZE), run.end)
         while ahead < next_end:
             prefetch(data + ahead)
             ahead += LINE_SIZE

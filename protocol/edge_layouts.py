@@ -76,8 +76,9 @@ AVAILABLE: Final = 1
 SHORT_HEADER: Final = struct.Struct("<Q16sQQQII")
 SHORT_HEADER_SIZE: Final = SHORT_HEADER.size
 
-RECORD_SIZE_MAX: Final = 1024 * 1024
+RECORD_SIZE_MAX: Final = 128 * 1024
 """Of a batch record, header included, unless a single message needs more."""
 
-PIECE_SIZE_MAX: Final = 1024 * 1024
-"""Stored bytes that are converted at once, unless a single message needs more."""
+PIECE_SIZE_MAX: Final = 128 * 1024
+"""Stored bytes that are converted at once, unless a single message needs more. So many are still in
+the processor's cache when they are sent, and are sent while the next ones are converted."""

@@ -63,7 +63,10 @@ Unit: TypeAlias = list[Stored]
 
 def converted_size(layout: int, views: Sequence[memoryview]) -> int:
     """How many bytes converted() gives."""
-    return len(converted(layout, views, 0))
+    units = [unit for view in views for unit in _units(layout, view, 0)]
+    if layout == EdgeLayout.CONSENSUS:
+        return sum(BATCH_HEADER_SIZE + sum(map(_frame_size, unit)) for unit in units)
+    return len(_written(layout, units, 0, True))
 
 
 def converted(layout: int, views: Sequence[memoryview], partition_id: int) -> bytes:

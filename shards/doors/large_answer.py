@@ -56,9 +56,7 @@ class LargeAnswer:
         try:
             piece = next(self._pieces, None)
         except CannotReadMessage:
-            # Its length is said, and a part of it is on its way: there is no other way to end it.
-            LOG.exception("an answer is broken off: messages changed while they were sent")
-            transport.abort()
+            break_off(transport)
             return
         if piece is None:
             transport.set_write_buffer_limits()
@@ -68,6 +66,12 @@ class LargeAnswer:
         self._is_scheduled = True
         self._loop.call_soon(self._turn)
         transport.writelines(piece)
+
+
+def break_off(transport: asyncio.Transport) -> None:
+    """The length of the answer is said, and a part is on its way: there is no other way to end."""
+    LOG.exception("an answer is broken off: messages changed while they were sent")
+    transport.abort()
 
 
 def pieces_of(

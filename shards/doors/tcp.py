@@ -34,6 +34,7 @@ from borzoi.router.receive import BLOCK_SIZE, WINDOW_SIZE, ReceiveBlocks
 from borzoi.shards.admission.deadlines import Patience, give_up
 from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.doors.carried import Connections, SessionOfConnection
+from borzoi.shards.doors.converted import converted, write_converted
 from borzoi.shards.doors.intake import Intake
 from borzoi.shards.doors.large_answer import WHOLE_SIZE_MAX, LargeAnswer
 from borzoi.shards.faults.in_work import NOTHING, REQUEST, InWork, user_bits
@@ -256,8 +257,12 @@ class Connection(asyncio.BufferedProtocol):
             if size > WHOLE_SIZE_MAX:
                 self._begin_large(transport, parts)
                 return
-            self._release_request()
-            transport.writelines(parts)
+            if type(parts) is chain:
+                write_converted(transport, parts)
+                self._release_request()
+            else:
+                self._release_request()
+                transport.writelines(parts)
         intake = self._intake
         if intake.kept or intake.reading.is_paused or self.is_at_eof:
             intake.go_on()
@@ -275,18 +280,12 @@ class Connection(asyncio.BufferedProtocol):
         assert type(reply) is Messages, "there are four kinds of replies"
         shows = self._shows
         assert shows is not None, "messages that leave as stored are not converted"
-        partition_id, views = reply.partition_id, reply.views
-        messages: Iterable[bytes | memoryview]
         try:
-            if reply.size <= WHOLE_SIZE_MAX:
-                messages = (shows.whole(views, partition_id),)
-                size = len(messages[0])
-            else:
-                size, messages = shows.size(views, partition_id), shows.pieces(views, partition_id)
+            size, messages = converted(shows, reply)
         except CannotReadMessage as damage:
             self._connections.damaged(self, damage)
             return 0, (self.framing.status(damage.status),)
-        shown_id = partition_id + shows.partition_base
+        shown_id = reply.partition_id + shows.partition_base
         head = self._polled(shown_id, reply.current_offset, reply.message_count, size)
         if size <= JOINED_SIZE_MAX:
             return size, (b"".join((head, *messages)),)

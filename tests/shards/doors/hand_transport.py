@@ -1,7 +1,7 @@
 """A socket whose peer the test plays, for connections that no kernel carries."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from borzoi.router.pool import KIB
@@ -26,6 +26,7 @@ class HandTransport:
         self.aborted = False
         self.wrote_eof = False
         self.acknowledged_count = 0
+        self.on_write: Callable[[bytes | memoryview], None] = lambda _data: None
         self._paused = False
         self._lost = False
         self._high, self._low = HIGH_WATER, HIGH_WATER // 4
@@ -53,6 +54,7 @@ class HandTransport:
     def write(self, data: bytes | memoryview) -> None:
         assert not self.closing, "written to a transport that closes"
         assert not self.wrote_eof, "written behind the end of file"
+        self.on_write(data)
         if self.peer_reads and not self.unsent:
             self.sent += data
             return

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from borzoi.protocol.codes import Code
-from borzoi.protocol.edges import OLD_FORM
+from borzoi.protocol.edge_layouts import PIECE_SIZE_MAX
+from borzoi.protocol.edges import CONSENSUS_FORM, OLD_FORM
 from borzoi.protocol.errors import (
     CannotReadMessage,
 )
@@ -18,6 +19,7 @@ from borzoi.protocol.framing import (
     encode_request,
     encode_response,
 )
+from borzoi.protocol.message import Message, encode_messages
 from borzoi.router.pool import MIB
 from borzoi.shards.doors.large_answer import PIECE_SIZE, WHOLE_SIZE_MAX
 from borzoi.shards.serving.reply import OK as SUCCESS
@@ -65,6 +67,45 @@ def test_damaged_messages_that_are_to_be_converted_are_an_error(bench: Bench, si
     bench.session.answer = lambda _code: SUCCESS
     bench.deliver(encode_request(Code.PING))
     assert len(bench.session.begun) == 2
+
+
+def consensus_answer(views: list[memoryview]) -> Messages:
+    return Messages(0, 9, len(views), views, sum(map(len, views)))
+
+
+def test_converted_messages_leave_as_they_are_made(bench: Bench) -> None:
+    """All in one turn; the first of them are written before the last ones are converted."""
+    views = [
+        memoryview(encode_messages([Message(bytes(PIECE_SIZE_MAX), 7, b"", 1, offset, 2)]))
+        for offset in range(4)
+    ]
+    bench.session.speak(replace(AS_IT_IS, shows=CONSENSUS_FORM))
+    bench.session.answer = lambda _code: consensus_answer(views)
+    sizes = []
+    bench.transport.on_write = lambda data: sizes.append(len(data))
+    bench.transport.deliver(encode_request(Code.POLL_MESSAGES))
+    whole = CONSENSUS_FORM.whole(views, 0)
+    head = struct.pack("<IIIQI", 0, 16 + len(whole), 0, 9, 4)
+    assert bench.transport.sent == head + whole
+    assert len(sizes) == len(views)
+    assert max(sizes) < 2 * PIECE_SIZE_MAX
+
+
+def test_messages_that_change_while_they_leave_end_the_connection(bench: Bench) -> None:
+    """The length of the answer is said by then."""
+    data = bytearray(encode_messages([Message(bytes(PIECE_SIZE_MAX), 7, b"", 1, 0, 2)]))
+    views = [memoryview(data), memoryview(bytearray(data))]
+
+    def damage(_data: bytes | memoryview) -> None:
+        views[1][48:56] = b"\xff" * 8
+
+    bench.transport.on_write = damage
+    bench.session.speak(replace(AS_IT_IS, shows=CONSENSUS_FORM))
+    bench.session.answer = lambda _code: consensus_answer(views)
+    bench.transport.deliver(encode_request(Code.POLL_MESSAGES))
+    assert bench.transport.aborted
+    bench.loop.settle()
+    assert bench.connection.is_idle
 
 
 def test_a_large_answer_leaves_a_piece_each_turn(bench: Bench) -> None:
