@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from borzoi.protocol.codes import Code, LaterCode
+from borzoi.protocol.commands import GetStream
 from borzoi.protocol.generations import SERVED
 from tests.broker import BrokerProcess, standing, wait_for
 from tests.consensus_wire import VERSION, ConsensusWire
@@ -55,6 +56,21 @@ def test_a_login_may_come_byte_by_byte(shared_broker: BrokerProcess, generation:
         wire.put = lambda data: [whole(data[at : at + 1]) for at in range(len(data))]  # type: ignore[assignment, method-assign]
         wire.log_in()
         assert wire.is_in_step()
+
+
+@pytest.mark.parametrize("generation", sorted(DIALECTS))
+def test_a_header_may_be_cut_at_each_byte_behind_the_login(
+    shared_broker: BrokerProcess, generation: str
+) -> None:
+    dialect = DIALECTS[generation]
+    with dialect.connect(shared_broker, login=True) as wire:
+        asked = dialect.request(GetStream("nowhere"))
+        size = len(dialect.frame(wire, asked, random.Random(1)))
+        for cut in range(1, size):
+            frame = dialect.frame(wire, asked, random.Random(1))
+            wire.put(frame[:cut])
+            wire.put(frame[cut:])
+            assert wire.answer().status == 0, cut
 
 
 HALVES: Final[dict[str, Callable[[ConsensusWire], bytes]]] = {
