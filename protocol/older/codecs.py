@@ -29,6 +29,14 @@ from borzoi.protocol.identifiers import U32_MAX, U64_MAX
 from borzoi.protocol.kinds import Kind, Number, absent
 from borzoi.protocol.layout import Fields, fields_of, moved
 from borzoi.protocol.older.one_based import ONE_BASED, OPTIONAL_ID
+from borzoi.protocol.older.page import (
+    Later,
+    accepting,
+    later_consumer,
+    later_group,
+    later_new_group,
+    later_new_topic,
+)
 from borzoi.protocol.payload import PayloadReader, pack_str8
 
 SECOND: Final = 1_000_000  # in microseconds
@@ -187,23 +195,50 @@ OLD_CODECS: Final[Mapping[int, CommandCodec]] = codecs(OLD_LAYOUTS, _rows(UNKNOW
 HYBRID_CODECS: Final[Mapping[int, CommandCodec]] = codecs(
     OLD_LAYOUTS, _rows(frozenset({Code.GET_CLUSTER_METADATA}), _POLL)
 )
-V1_CODECS: Final[Mapping[int, CommandCodec]] = codecs(
-    V1_LAYOUTS,
-    _rows(
-        UNKNOWN,
-        {
-            **_POLL,
-            Code.CREATE_TOPIC: ROWS[Code.CREATE_TOPIC]._replace(
-                request=_by_shape(
-                    is_short_create_topic, _of_short(c.CreateTopic), _of_v1(c.CreateTopic)
-                )
-            ),
-            Code.UPDATE_TOPIC: ROWS[Code.UPDATE_TOPIC]._replace(
-                request=_by_shape(
-                    _is_short_update_topic, _of_short(c.UpdateTopic), _of_v1(c.UpdateTopic)
-                )
-            ),
-        },
-    ),
+_EARLIER: Final[Mapping[Code, Later]] = {
+    Code.POLL_MESSAGES: later_consumer(18),
+    Code.GET_CONSUMER_OFFSET: later_consumer(4),
+    Code.DELETE_CONSUMER_OFFSET: later_consumer(4),
+    Code.STORE_CONSUMER_OFFSET: later_consumer(12),
+    Code.GET_CONSUMER_GROUP: later_group,
+    Code.DELETE_CONSUMER_GROUP: later_group,
+    Code.JOIN_CONSUMER_GROUP: later_group,
+    Code.LEAVE_CONSUMER_GROUP: later_group,
+    Code.CREATE_CONSUMER_GROUP: later_new_group,
+    Code.CREATE_TOPIC: later_new_topic,
+}
+
+
+def _with_earlier(found: Mapping[int, CommandCodec]) -> Mapping[int, CommandCodec]:
+    """The codecs of a generation that may be that of the first releases."""
+    accepted = {
+        int(code): found[code]._replace(request=accepting(found[code].request, later))
+        for code, later in _EARLIER.items()
+    }
+    return {**found, **accepted}
+
+
+V1_CODECS: Final[Mapping[int, CommandCodec]] = _with_earlier(
+    codecs(
+        V1_LAYOUTS,
+        _rows(
+            UNKNOWN,
+            {
+                **_POLL,
+                Code.CREATE_TOPIC: ROWS[Code.CREATE_TOPIC]._replace(
+                    request=_by_shape(
+                        is_short_create_topic, _of_short(c.CreateTopic), _of_v1(c.CreateTopic)
+                    )
+                ),
+                Code.UPDATE_TOPIC: ROWS[Code.UPDATE_TOPIC]._replace(
+                    request=_by_shape(
+                        _is_short_update_topic, _of_short(c.UpdateTopic), _of_v1(c.UpdateTopic)
+                    )
+                ),
+            },
+        ),
+    )
 )
-V1_SHORT_CODECS: Final[Mapping[int, CommandCodec]] = codecs(V1_SHORT_LAYOUTS, _rows(UNKNOWN, _POLL))
+V1_SHORT_CODECS: Final[Mapping[int, CommandCodec]] = _with_earlier(
+    codecs(V1_SHORT_LAYOUTS, _rows(UNKNOWN, _POLL))
+)

@@ -22,6 +22,7 @@ from borzoi.protocol.older.codecs import (
 from borzoi.protocol.payload import pack_identifier, pack_partitioning
 from tests.hostile.mutation import Mutant, mutant
 from tests.protocol.foreign import BARE_HEADERS, OLD_SENT, bare_pair, old_batch, short_batch
+from tests.protocol.older.page import REQUESTS
 from tests.protocol.values import vectors
 
 TARGETS: Final[Sequence[tuple[str | int, Partitioning]]] = (
@@ -78,7 +79,10 @@ CORPORA: Final[Mapping[str, Sequence[Mutant]]] = {
     "old": corpus(OLD_CODECS, old_sends()),
     "old-text": corpus(OLD_CODECS, old_sends()),
     "v1": corpus(V1_CODECS, old_sends()),
-    "v1-short": corpus(V1_SHORT_CODECS, old_sends()),
+    "v1-short": [
+        *corpus(V1_SHORT_CODECS, old_sends()),
+        *(Mutant(code, payload) for code, (payload, _) in REQUESTS.items()),
+    ],
 }
 
 

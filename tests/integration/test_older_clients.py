@@ -1,5 +1,6 @@
 """Clients of SDK 0.1 to 0.8 on the same port and the same data as all others."""
 
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -45,8 +46,9 @@ from borzoi.protocol.headers import (
     encode_user_headers,
     header_field,
 )
-from borzoi.protocol.identifiers import U64_MAX, Consumer, ConsumerKind
+from borzoi.protocol.identifiers import U64_MAX, Consumer, ConsumerKind, StrategyKind
 from borzoi.protocol.message import Message
+from borzoi.protocol.payload import pack_identifiers
 from borzoi.protocol.permissions import GlobalPermissions, Permissions, StreamPermissions
 from borzoi.protocol.responses import ConsumerOffsetInfo
 from tests.broker import BrokerProcess
@@ -79,6 +81,12 @@ def older(request: pytest.FixtureRequest, _kept_older: dict[str, OlderWire]) -> 
 @pytest.fixture(params=ONE_BASED)
 def from_one(request: pytest.FixtureRequest, _kept_older: dict[str, OlderWire]) -> OlderWire:
     """The same, in the dialects that count from 1."""
+    return _kept_older[request.param]
+
+
+@pytest.fixture(params=["v1", "v1-short"])
+def oldest(request: pytest.FixtureRequest, _kept_older: dict[str, OlderWire]) -> OlderWire:
+    """Those that log in without a version."""
     return _kept_older[request.param]
 
 
@@ -186,6 +194,29 @@ def test_offsets_are_shared_by_the_number_of_the_consumer(
     assert [one.payload for one in shown] == [b"c"]
     older.ask(DeleteConsumerOffset(reader, topic, topic, 0))
     assert wire.ask(GetConsumerOffset(reader, topic, topic, 0)) is None
+
+
+def test_consumers_of_the_first_releases_are_numbers(
+    oldest: OlderWire, wire: Wire, topic: str
+) -> None:
+    """The page of their time has a bare u32 where later clients have an identifier."""
+    older, place = oldest, pack_identifiers(topic, topic)
+    wire.append(topic, topic, 0, [b"a", b"b", b"c"])
+    who = struct.pack("<BI", ConsumerKind.CONSUMER, 1)
+    stored = struct.pack("<IQ", 1, 1)
+    assert older.request(Code.STORE_CONSUMER_OFFSET, who + place + stored) == (0, b"")
+    reader = Consumer(ConsumerKind.CONSUMER, 1)
+    assert wire.ask(GetConsumerOffset(reader, topic, topic, 0)) == ConsumerOffsetInfo(0, 2, 1)
+    following = struct.pack("<IBQIB", 1, StrategyKind.NEXT, 0, 9, 1)
+    status, payload = older.request(Code.POLL_MESSAGES, who + place + following)
+    assert (status, payload[:16], payload[-1:]) == (0, struct.pack("<IQI", 1, 2, 1), b"c")
+    group = struct.pack("<I", 7)
+    assert older.request(Code.CREATE_CONSUMER_GROUP, place + group).status == 0
+    assert older.request(Code.JOIN_CONSUMER_GROUP, place + group).status == 0
+    (found,) = wire.ask(GetConsumerGroups(topic, topic))
+    assert (found.id, found.name, found.members_count) == (6, "7", 1)
+    assert older.request(Code.LEAVE_CONSUMER_GROUP, place + group).status == 0
+    assert older.request(Code.DELETE_CONSUMER_GROUP, place + group).status == 0
 
 
 def test_groups_are_shared(older: OlderWire, wire: Wire, stream: str) -> None:
