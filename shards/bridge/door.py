@@ -155,7 +155,7 @@ class BridgeDoor:
 
     async def close(self) -> None:
         """Stop accepting, end calls, drop connections."""
-        self._health.stop()
+        await self._health.stop()
         if self.nats is not None:
             await self.nats.stop()
         self._arrivals.wake_all()
