@@ -95,6 +95,7 @@ class BridgeDoor:
             self._services.clock,
             self._anonymous_user(address),
             self._identified,
+            self._refused,
             refuses_passwords=is_plain and self._limits.plain_login == "refuse",
         )
         listening = open_socket(address, TcpSocket())
@@ -147,6 +148,10 @@ class BridgeDoor:
     def _identified(self, transport: Any, user_id: int) -> None:
         if self._server is not None:
             self._server.identified(transport, user_id)
+
+    def _refused(self, transport: Any) -> None:
+        if self._server is not None:
+            self._server.refused(transport)
 
     def check_deadlines(self) -> None:
         """Once a second."""
