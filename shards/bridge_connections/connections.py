@@ -60,6 +60,9 @@ WIDE_TOTAL_SIZE_MAX: Final = 256 * 1024 * 1024
 MEMORY_SIZE_MAX: Final = 256 * 1024 * 1024
 """What calls of one shard hold: taken and not stored yet, answers that are not sent yet."""
 
+UNREAD_SIZE_MAX: Final = 64 * 1024 * 1024
+"""What connections of one shard have sent and is not looked at yet; 256 KiB each at most."""
+
 IDLE_FRAMES_MAX: Final = 1000
 """Frames in a second that are no part of a call, of a connection whose user is not known yet."""
 
@@ -86,6 +89,7 @@ class BridgeShares(NamedTuple):
     calls: Shares
     windows: Shares
     memory: CallMemory
+    unread: Shares
 
 
 def new_shares(weight: int) -> BridgeShares:
@@ -94,6 +98,7 @@ def new_shares(weight: int) -> BridgeShares:
         Shares("Liftbridge calls", CALLS_TOTAL_MAX, weight),
         Shares("bytes of Liftbridge windows", WIDE_TOTAL_SIZE_MAX, weight),
         CallMemory(MEMORY_SIZE_MAX, weight),
+        Shares("bytes of Liftbridge clients that wait for their turn", UNREAD_SIZE_MAX, weight),
     )
 
 
@@ -113,6 +118,9 @@ class BridgeConnection(H2Protocol):
         self.user_id: int | None = None
         self.quiet_since = server.now()
         self.unread = Unread()
+        self._unread = (self.taker, 0)
+        """Whose bytes wait for their turn, and how many."""
+
         self._waits_for_turn = False
         self._waits_for_reader = False
         self._idle_frames = Often()
@@ -153,6 +161,7 @@ class BridgeConnection(H2Protocol):
             self._server.windows.give_back(self._wide_taker, WIDE_SIZE)
             self._wide_taker = None
         self.unread.clear()
+        self._forget_unread()
         super().connection_lost(exc)
         self._transport = None
 
@@ -179,12 +188,21 @@ class BridgeConnection(H2Protocol):
     def wait_for_turn(self) -> None:
         """Receive nothing until all that came was looked at."""
         self._waits_for_turn = True
+        shares, self._unread = self._server.unread, (self.taker, self.unread.size)
+        if self.user_id is None and not shares.allows(*self._unread):
+            self._end(f"sent {self.unread.size} bytes without a login, and its address has no room")
+        shares.take_anyway(*self._unread)
         self._read_on_or_not()
 
     def turn_is_over(self) -> None:
         """Receive again."""
-        self._waits_for_turn = False
+        self._forget_unread()
         self._read_on_or_not()
+
+    def _forget_unread(self) -> None:
+        if self._waits_for_turn:
+            self._waits_for_turn = False
+            self._server.unread.give_back(*self._unread)
 
     def pause_writing(self) -> None:
         """The client does not read: it has a while to do so, and nothing is read from it."""
@@ -285,7 +303,7 @@ class BridgeServer(Server):
         self.places = places
         self.limits = limits
         self.now = loop.time
-        self.calls, self.windows, self.memory = shares
+        self.calls, self.windows, self.memory, self.unread = shares
         self._loop = loop
         self._context: Callable[[], ssl.SSLContext | None] = lambda: None
         self._encrypted: EncryptedDoor | None = None

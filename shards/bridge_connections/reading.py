@@ -99,6 +99,11 @@ class Unread:
         return bool(self._chunks)
 
     @property
+    def size(self) -> int:
+        """Bytes that are in memory for it."""
+        return sum(map(len, self._chunks))
+
+    @property
     def idle_frames(self) -> int:
         """Frames so far that are no part of a call's head or messages."""
         return self._walk.idle
