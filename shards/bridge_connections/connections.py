@@ -128,8 +128,8 @@ class BridgeConnection(H2Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call is open."""
-        return not self._calls
+        """Whether no call is open, and nothing that came waits for its turn."""
+        return not self._calls and not self._waits_for_turn
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a place; without one the connection ends at once."""
