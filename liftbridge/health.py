@@ -40,15 +40,23 @@ def _classes() -> tuple[Any, Any]:
 REQUEST, RESPONSE = _classes()
 
 
+PARTING_TIME_S: Final = 0.2
+"""So long an end waits for clients that watch and do not read."""
+
+
 class Health:
     """SERVING from the start of the server until `stop`."""
 
     def __init__(self) -> None:
         self._stopped = asyncio.Event()
+        self._watching: set[asyncio.Future[None]] = set()
+        """Calls that wait for the end; done when the end was sent to their client."""
 
-    def stop(self) -> None:
-        """The service ends."""
+    async def stop(self) -> None:
+        """The service ends, and those that watch it get to know before their connections end."""
         self._stopped.set()
+        if self._watching:
+            await asyncio.wait(set(self._watching), timeout=PARTING_TIME_S)
 
     def __mapping__(self) -> dict[str, Handler]:
         """The table, as grpclib wants it."""
@@ -71,8 +79,14 @@ class Health:
         await self._known(call)
         await call.begin_answer()
         await call.send(framed(RESPONSE(status=self._status()).SerializeToString()))
-        await self._stopped.wait()
-        await call.send(framed(RESPONSE(status=NOT_SERVING).SerializeToString()))
+        sent = asyncio.get_running_loop().create_future()
+        self._watching.add(sent)
+        try:
+            await self._stopped.wait()
+            await call.send(framed(RESPONSE(status=NOT_SERVING).SerializeToString()))
+        finally:
+            self._watching.discard(sent)
+            sent.set_result(None)
 
     async def _known(self, call: Call) -> None:
         name = (await call.request(REQUEST)).service

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import secrets
 import ssl
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError
+from nats.protocol.parser import Parser
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -32,6 +34,12 @@ OUTBOUND_SIZE_MAX: Final = 2 * 1024 * 1024
 """Bytes that wait to be written; beyond them a publish waits for the socket."""
 
 CANCEL_INTERVAL_S: Final = 0.1
+
+BITE_SIZE: Final = 8192
+"""Bytes of the server that are looked at before the clock is."""
+
+TURN_S: Final = 0.001
+"""Then all else has its turn: what one read brings may be thousands of small messages."""
 
 Take: TypeAlias = Callable[[Msg], None]
 
@@ -261,6 +269,7 @@ class _Reader(Client):
     def __init__(self, counts: LinkCounts) -> None:
         super().__init__()
         self._counts = counts
+        self._ps = _InTurns(self)
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
@@ -269,3 +278,20 @@ class _Reader(Client):
             await super()._process_msg(sid, subject, reply, data, headers)
         except (UnicodeError, LookupError, ValueError):
             self._counts.unreadable += 1
+
+
+class _InTurns(Parser):
+    """The parser of nats-py, which goes on without a pause for as long as there are messages.
+
+    The tasks that take them would, too: neither of them waits for anything during a flood. So here
+    the loop has its turn between, and only then more is looked at.
+    """
+
+    async def parse(self, data: bytes = b"") -> None:
+        """Look at what came, a little at a time."""
+        began = time.perf_counter()
+        for at in range(0, len(data), BITE_SIZE):
+            await super().parse(data[at : at + BITE_SIZE])
+            if time.perf_counter() - began > TURN_S:
+                await asyncio.sleep(0)
+                began = time.perf_counter()

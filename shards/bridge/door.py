@@ -95,6 +95,7 @@ class BridgeDoor:
             self._services.clock,
             self._anonymous_user(address),
             self._identified,
+            self._refused,
             refuses_passwords=is_plain and self._limits.plain_login == "refuse",
         )
         listening = open_socket(address, TcpSocket())
@@ -148,6 +149,10 @@ class BridgeDoor:
         if self._server is not None:
             self._server.identified(transport, user_id)
 
+    def _refused(self, transport: Any) -> None:
+        if self._server is not None:
+            self._server.refused(transport)
+
     def check_deadlines(self) -> None:
         """Once a second."""
         if self._server is not None:
@@ -155,7 +160,7 @@ class BridgeDoor:
 
     async def close(self) -> None:
         """Stop accepting, end calls, drop connections."""
-        self._health.stop()
+        await self._health.stop()
         if self.nats is not None:
             await self.nats.stop()
         self._arrivals.wake_all()

@@ -49,21 +49,30 @@ class Callers:
         clock: BrokerClock,
         anonymous_user: str,
         identified: Callable[[Any, int], None],
+        refused: Callable[[Any], None],
         *,
         refuses_passwords: bool,
     ) -> None:
-        """`identified` is called with the connection of each call and its user."""
+        """`identified` is called with the connection of each call and its user.
+
+        `refused` is called with that of each call that is not let in.
+        """
         self._metadata = metadata
         self._logins = logins
         self._clock = clock
         self._anonymous_user = anonymous_user
         self._identified = identified
+        self._refused = refused
         self._refuses_passwords = refuses_passwords
         self._remembered: WeakKeyDictionary[Any, tuple[str, User]] = WeakKeyDictionary()
 
     async def identify(self, call: Call) -> User:
         """The user of a call; UNAUTHENTICATED if there is none."""
-        user = await self._user_of(call)
+        try:
+            user = await self._user_of(call)
+        except GRPCError:
+            self._refused(call.transport)
+            raise
         self._identified(call.transport, user.id)
         return user
 

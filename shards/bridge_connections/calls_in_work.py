@@ -14,10 +14,10 @@ from grpclib.protocol import Stream
 from grpclib.server import Handler
 from h2.errors import ErrorCodes
 
-RESETS_MAX: Final = 1000
-"""Calls that a client may reset within RESET_WINDOW_S."""
+from borzoi.shards.bridge_connections.often import Often
 
-RESET_WINDOW_S: Final = 1.0
+RESETS_MAX: Final = 1000
+"""Calls that a client may reset within a second."""
 
 
 class Visitor(Protocol):
@@ -41,8 +41,7 @@ class CallsInWork(Handler):
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._releases: dict[Stream, Callable[[], None]] = {}
-        self._resets = 0
-        self._resets_since = 0.0
+        self._resets = Often()
 
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], Any]) -> None:
         """Begin a call, or refuse it: its client may try again."""
@@ -68,12 +67,5 @@ class CallsInWork(Handler):
             task.add_done_callback(self._cancelled.discard)
         if (release := self._releases.get(stream)) is not None:
             release()
-        self._count_reset()
-
-    def _count_reset(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._resets_since > RESET_WINDOW_S:
-            self._resets, self._resets_since = 0, now
-        self._resets += 1
-        if self._resets > RESETS_MAX:
+        if self._resets.is_too_often(asyncio.get_running_loop().time(), RESETS_MAX):
             self.visitor.abort()

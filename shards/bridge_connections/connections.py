@@ -28,6 +28,8 @@ from borzoi.shards.admission.deadlines import Patience, give_up
 from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.admission.places import ConnectionPlaces
 from borzoi.shards.bridge_connections.calls_in_work import CallsInWork
+from borzoi.shards.bridge_connections.often import Often
+from borzoi.shards.bridge_connections.reading import ReadingTurns, Unread
 from borzoi.shards.identity.origins import host_of, origin_of
 from borzoi.shards.listening.handshakes import EncryptedDoor, Handshake, Handshakes
 from borzoi.shards.listening.sockets import BACKLOG
@@ -58,6 +60,18 @@ WIDE_TOTAL_SIZE_MAX: Final = 256 * 1024 * 1024
 MEMORY_SIZE_MAX: Final = 256 * 1024 * 1024
 """What calls of one shard hold: taken and not stored yet, answers that are not sent yet."""
 
+UNREAD_SIZE_MAX: Final = 64 * 1024 * 1024
+"""What connections of one shard have sent and is not looked at yet; 256 KiB each at most."""
+
+IDLE_FRAMES_MAX: Final = 1000
+"""Frames in a second that are no part of a call, of a connection whose user is not known yet."""
+
+IDLE_FRAMES_OF_USER_MAX: Final = 20_000
+"""The same of a user: clients answer each piece of a fast subscription with two."""
+
+REFUSALS_MAX: Final = 100
+"""Calls in a second of one connection that nothing lets in."""
+
 IDLE_TIME_MAX_S: Final = 300.0
 """A connection without a call goes after so long."""
 
@@ -75,6 +89,7 @@ class BridgeShares(NamedTuple):
     calls: Shares
     windows: Shares
     memory: CallMemory
+    unread: Shares
 
 
 def new_shares(weight: int) -> BridgeShares:
@@ -83,6 +98,7 @@ def new_shares(weight: int) -> BridgeShares:
         Shares("Liftbridge calls", CALLS_TOTAL_MAX, weight),
         Shares("bytes of Liftbridge windows", WIDE_TOTAL_SIZE_MAX, weight),
         CallMemory(MEMORY_SIZE_MAX, weight),
+        Shares("bytes of Liftbridge clients that wait for their turn", UNREAD_SIZE_MAX, weight),
     )
 
 
@@ -101,11 +117,19 @@ class BridgeConnection(H2Protocol):
         self.taker = ""
         self.user_id: int | None = None
         self.quiet_since = server.now()
+        self.unread = Unread()
+        self._unread = (self.taker, 0)
+        """Whose bytes wait for their turn, and how many."""
+
+        self._waits_for_turn = False
+        self._waits_for_reader = False
+        self._idle_frames = Often()
+        self._refusals = Often()
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call is open."""
-        return not self._calls
+        """Whether no call is open, and nothing that came waits for its turn."""
+        return not self._calls and not self._waits_for_turn
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a place; without one the connection ends at once."""
@@ -136,30 +160,81 @@ class BridgeConnection(H2Protocol):
         if self._wide_taker is not None:
             self._server.windows.give_back(self._wide_taker, WIDE_SIZE)
             self._wide_taker = None
+        self.unread.clear()
+        self._forget_unread()
         super().connection_lost(exc)
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a client. One that the library cannot understand loses its connection."""
+        """Bytes of a client, which are looked at in turns."""
+        self.unread.add(data)
+        if not self._waits_for_turn:
+            self._server.turns.come(self)
+
+    def read_bite(self, work_max: int) -> int:
+        """Look at some of what came. A client that makes no sense loses its connection."""
+        before = self.unread.idle_frames
+        data, work = self.unread.take(work_max)
         try:
             super().data_received(data)
         except Exception as error:  # headers that are no text, and whatever else is made up
-            LOG.info("closed the Liftbridge connection of %s: %r", self.address, error)
-            self.abort()
+            self._end(f"sent what cannot be read: {error!r}")
+        idle = self.unread.idle_frames - before
+        most = IDLE_FRAMES_MAX if self.user_id is None else IDLE_FRAMES_OF_USER_MAX
+        if idle and self._idle_frames.is_too_often(self._server.now(), most, idle):
+            self._end(f"sent more than {most} frames in a second that are no part of a call")
+        return work
+
+    def wait_for_turn(self) -> None:
+        """Receive nothing until all that came was looked at."""
+        self._waits_for_turn = True
+        shares, self._unread = self._server.unread, (self.taker, self.unread.size)
+        if self.user_id is None and not shares.allows(*self._unread):
+            self._end(f"sent {self.unread.size} bytes without a login, and its address has no room")
+        shares.take_anyway(*self._unread)
+        self._read_on_or_not()
+
+    def turn_is_over(self) -> None:
+        """Receive again."""
+        self._forget_unread()
+        self._read_on_or_not()
+
+    def _forget_unread(self) -> None:
+        if self._waits_for_turn:
+            self._waits_for_turn = False
+            self._server.unread.give_back(*self._unread)
 
     def pause_writing(self) -> None:
         """The client does not read: it has a while to do so, and nothing is read from it."""
         super().pause_writing()
+        self._waits_for_reader = True
         if self._transport is not None and not self._transport.is_closing():
             self._patience.wait_for_reader(self._transport, self._server.now())
-            self._transport.pause_reading()
+        self._read_on_or_not()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         super().resume_writing()
+        self._waits_for_reader = False
         self._patience.reader_is_back()
-        if self._transport is not None and not self._transport.is_closing():
+        self._read_on_or_not()
+
+    def _read_on_or_not(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._waits_for_turn or self._waits_for_reader:
+            self._transport.pause_reading()
+        else:
             self._transport.resume_reading()
+
+    def call_is_refused(self) -> None:
+        """A call has said nothing that lets it in."""
+        if self._refusals.is_too_often(self._server.now(), REFUSALS_MAX):
+            self._end(f"made more than {REFUSALS_MAX} calls in a second without a login")
+
+    def _end(self, reason: str) -> None:
+        LOG.info("closed the Liftbridge connection of %s: it %s", self.address, reason)
+        self.abort()
 
     def call_begins(self) -> bool:
         """One more call; False if the taker has its share."""
@@ -194,6 +269,7 @@ class BridgeConnection(H2Protocol):
 
     def abort(self) -> None:
         """Drop the connection and what is not sent yet."""
+        self.unread.clear()
         if self._transport is not None:
             give_up(self._transport)
 
@@ -227,7 +303,7 @@ class BridgeServer(Server):
         self.places = places
         self.limits = limits
         self.now = loop.time
-        self.calls, self.windows, self.memory = shares
+        self.calls, self.windows, self.memory, self.unread = shares
         self._loop = loop
         self._context: Callable[[], ssl.SSLContext | None] = lambda: None
         self._encrypted: EncryptedDoor | None = None
@@ -235,6 +311,7 @@ class BridgeServer(Server):
             loop, tasks, places, self._give_way, limits.login_timeout_s, limits.write_timeout_s
         )
         self._open: dict[Any, BridgeConnection] = {}
+        self.turns = ReadingTurns(loop)
 
     async def open(
         self, listening: socket.socket, context: Callable[[], ssl.SSLContext | None]
@@ -268,6 +345,12 @@ class BridgeServer(Server):
         connection = self._open.get(transport)
         if connection is not None:
             connection.count_for(user_id)
+
+    def refused(self, transport: Any) -> None:
+        """A call of this connection has said nothing that lets it in."""
+        connection = self._open.get(transport)
+        if connection is not None:
+            connection.call_is_refused()
 
     def check_deadlines(self) -> None:
         """Once a second: drop connections that wait for too long, and count who is logged in."""

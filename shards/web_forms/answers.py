@@ -34,8 +34,10 @@ from borzoi.protocol.responses import (
     UserInfo,
 )
 from borzoi.protocol.responses.options import OptionDescription
+from borzoi.shards.attached.attachment import Attachment
 from borzoi.shards.web_forms.figures import float32, size_text
 from borzoi.shards.web_forms.objects import (
+    AttachmentAnswer,
     CacheAnswer,
     ClientAnswer,
     ClientDetailsAnswer,
@@ -111,6 +113,12 @@ def new_topic(one: TopicDetails) -> TopicDetailsAnswer:
     details = topic_details(one)
     partitions = [msgspec.structs.replace(each, segments_count=1) for each in details.partitions]
     return msgspec.structs.replace(details, partitions=partitions)
+
+
+def attachment(one: Attachment) -> AttachmentAnswer:
+    """What Liftbridge knows of a topic."""
+    paused, readonly = list(one.paused), list(one.readonly)
+    return AttachmentAnswer(one.subject, one.group, one.settings, paused, readonly)
 
 
 def groups(found: Iterable[ConsumerGroupInfo]) -> list[GroupAnswer]:

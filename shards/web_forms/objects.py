@@ -64,6 +64,16 @@ class TopicDetailsAnswer(TopicAnswer, frozen=True):
     partitions: list[PartitionAnswer]
 
 
+class AttachmentAnswer(Answer, frozen=True):
+    """A topic as a stream of Liftbridge: settings as its client gave them, in their own units."""
+
+    subject: str
+    group: str
+    settings: dict[str, int]
+    paused: list[int]
+    readonly: list[int]
+
+
 class GroupAnswer(Answer, frozen=True):
     """A consumer group."""
 

@@ -39,6 +39,7 @@ from borzoi.protocol.commands.topics import (
     CreateTopic,
     DeletePartitions,
     DeleteSegments,
+    GetTopic,
     UpdateTopic,
 )
 from borzoi.protocol.commands.users import (
@@ -65,6 +66,7 @@ from borzoi.shards.decisions.decide import PARTITIONS_PER_COMMAND_MAX
 from borzoi.shards.handlers.table import HANDLERS
 from borzoi.shards.metadata.state import State
 from borzoi.shards.web_connections.exchange import Exchange, Outcome
+from borzoi.shards.web_forms import answers
 from borzoi.shards.web_forms.answers import COMPRESSION, new_topic, permissions_of
 from borzoi.shards.web_forms.failures import not_found, plain
 from borzoi.shards.web_forms.paths import identifier, u32
@@ -182,6 +184,13 @@ async def create_topic_or_not_found(exchange: Exchange) -> Outcome:
         return await command(Code.CREATE_TOPIC, create_topic, new_topic)(exchange)
     except StreamIdNotFound:
         raise not_found() from None
+
+
+async def attachment(one: Exchange) -> Outcome:
+    """What Liftbridge knows of a topic that this user may see."""
+    await command(Code.GET_TOPIC, of_topic(GetTopic), bool)(one)
+    state = one.services.metadata.state
+    return answers.attachment(state.stream(one.stream).topic(one.topic).attached)
 
 
 def update_topic(one: Exchange) -> UpdateTopic:

@@ -393,6 +393,10 @@ def _ours(offers: Offers) -> list[Endpoint]:
             "GET", "/reports", offers.reports.show, "Reports of the load generator",
             answer=list[ReportAnswer],
         ),
+        Endpoint(
+            "GET", f"{TOPIC}/liftbridge", commands.attachment,
+            "A topic as a stream of Liftbridge", answer=objects.AttachmentAnswer,
+        ),
         *_of_members(offers.consuming),
     ]  # fmt: skip
 

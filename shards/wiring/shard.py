@@ -473,6 +473,7 @@ class Shard:
         self._share("liftbridge_connections", door.places.shares)
         self._share("liftbridge_calls", door.shares.calls)
         self._share("liftbridge_windows", door.shares.windows)
+        self._share("liftbridge_unread", door.shares.unread)
         self._share("liftbridge_bytes", door.shares.memory.shares)
         self.bridge = door
 

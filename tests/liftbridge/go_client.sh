@@ -21,4 +21,11 @@ cp -- "$here"/go_client/{go.mod,main.go} "$build"
 cd -- "$build"
 export GOFLAGS=-mod=mod GONOSUMDB='*' GONOSUMCHECK=1 GOSUMDB=off GOTOOLCHAIN=local
 go build -o client .
+# Its whole surface: each function and method that it exports is called.
+surface=$(go doc -all github.com/liftbridge-io/go-liftbridge/v2 |
+    sed -nE 's/^func (\([^)]*\) )?([A-Z][A-Za-z]*).*/\2/p; s/^\t([A-Z][A-Za-z]*)\(.*/\1/p' | sort -u)
+(($(wc -l <<<"$surface") > 100)) || { printf 'the surface of the Go client cannot be read\n' >&2 && exit 1; }
+for name in $surface; do
+    grep -q "\.$name(" main.go || { printf 'main.go does not call %s\n' "$name" >&2 && exit 1; }
+done
 ./client "$1" ${authority:+"$authority"}

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 from grpclib.const import Status
-from grpclib.exceptions import GRPCError
+from grpclib.exceptions import GRPCError, StreamTerminatedError
+from grpclib.health.v1.health_grpc import HealthStub
+from grpclib.health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from borzoi.liftbridge.schema import AckPolicy, StartPosition, StopPosition
-from tests.broker import BrokerProcess
-from tests.liftbridge.client import LiftbridgeClient, publish, received
+from tests.broker import HTTP, BrokerProcess
+from tests.conftest import NewBroker
+from tests.http_client import HttpClient
+from tests.liftbridge.client import ANONYMOUS, LiftbridgeClient, publish, received
 
 pytestmark = pytest.mark.slow
 
@@ -547,3 +551,84 @@ def test_one_subscriber_of_a_group_has_a_partition(bridged: BrokerProcess) -> No
                 assert ended == ([], Status.OK)
 
     run(work())
+
+
+def test_health_is_that_of_the_service(new_broker: NewBroker) -> None:
+    """It needs no login; those that watch hear of the end before it comes."""
+    broker = new_broker(**ANONYMOUS | {"IGGY_LIFTBRIDGE_ANONYMOUS_USER": ""})
+
+    async def work() -> None:
+        async with LiftbridgeClient(broker) as client:
+            health = HealthStub(client.channel)
+            for service in ("", "proto.API"):
+                answer = await health.Check(HealthCheckRequest(service=service), timeout=20)
+                assert answer.status == HealthCheckResponse.SERVING
+            unknown = await refused(health.Check(HealthCheckRequest(service="no"), timeout=20))
+            assert unknown[0] is Status.NOT_FOUND
+            found = []
+            async with health.Watch.open() as watching:
+                await watching.send_message(HealthCheckRequest(service="proto.API"), end=True)
+                found.append((await received(watching)).status)
+                stopping = asyncio.create_task(asyncio.to_thread(broker.stop))
+                try:
+                    while (answer := await received(watching)) is not None:
+                        found.append(answer.status)
+                except (StreamTerminatedError, OSError, GRPCError):
+                    pass  # the broker has ended meanwhile
+            await stopping
+            assert found == [HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING]
+
+    run(work())
+
+
+def test_an_encrypted_stream_is_not_on_the_disk_as_it_was_sent(new_broker: NewBroker) -> None:
+    key = {"IGGY_SYSTEM_ENCRYPTION_ENABLED": "true", "IGGY_SYSTEM_ENCRYPTION_KEY": "A" * 43 + "="}
+    broker = new_broker(**ANONYMOUS | key)
+
+    async def work() -> None:
+        async with LiftbridgeClient(broker) as client:
+            flag = {"encryption": {"value": True}}
+            await client.call("CreateStream", name="secret", subject="secret", **flag)
+            await client.call("Publish", stream="secret", value=b"not for the disk")
+            (message,) = await client.messages("secret", 1, startPosition=StartPosition.EARLIEST)
+            assert message.value == b"not for the disk"
+
+    run(work())
+    logs = [one.read_bytes() for one in broker.data.rglob("*.log")]
+    assert sum(map(len, logs)) > 0
+    assert not any(b"not for the disk" in one for one in logs)
+
+
+def test_http_returns_the_settings_as_they_were_given(new_broker: NewBroker) -> None:
+    broker = new_broker(**ANONYMOUS | HTTP)
+    given = {
+        "retentionMaxBytes": 1 << 24, "retentionMaxMessages": 7, "retentionMaxAge": 60_000,
+        "cleanerInterval": 1000, "segmentMaxBytes": 1 << 21, "segmentMaxAge": 5000,
+        "compactMaxGoroutines": 2, "compactEnabled": 1, "autoPauseTime": 0,
+        "autoPauseDisableIfSubscribers": 1, "minIsr": 1, "optimisticConcurrencyControl": 0,
+        "encryption": 0,
+    }  # fmt: skip
+
+    async def work() -> None:
+        async with LiftbridgeClient(broker) as client:
+            settings = {name: {"value": value} for name, value in given.items()}
+            names = {"name": "kept", "subject": "k.*", "group": "g", "partitions": 3}
+            await client.call("CreateStream", **names, **settings)
+            await client.call("PauseStream", name="kept", partitions=[2])
+            await client.call("SetStreamReadonly", name="kept", partitions=[0, 1], readonly=True)
+
+    run(work())
+    http = HttpClient(broker).login()
+    kept = http.ask("GET", "/streams/liftbridge/topics/kept/liftbridge").json
+    assert kept == {
+        "subject": "k.*", "group": "g", "settings": given, "paused": [2], "readonly": [0, 1],
+    }  # fmt: skip
+    topic = http.ask("GET", "/streams/liftbridge/topics/kept").json
+    assert (topic["message_expiry"], topic["max_topic_size"]) == (60_000_000, 3 << 24)
+    body = {"name": "plain", "partitions_count": 1}
+    assert http.ask("POST", "/streams/liftbridge/topics", body).status == 200
+    for missing in ("plain", "no"):
+        answer = http.ask("GET", f"/streams/liftbridge/topics/{missing}/liftbridge")
+        assert answer.status == 404
+    http.token = ""
+    assert http.ask("GET", "/streams/liftbridge/topics/kept/liftbridge").status == 401

@@ -5,8 +5,9 @@ import base64
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import Final
 
 import pytest
@@ -18,7 +19,7 @@ from borzoi.protocol.permissions import ALL_PERMISSIONS, UserStatus
 from tests.broker import BrokerProcess, wait_for
 from tests.hostile.memory import MIB, counted_memory, memory_peak
 from tests.liftbridge.client import ANONYMOUS, LiftbridgeClient, publish
-from tests.liftbridge.raw_peer import RawPeer
+from tests.liftbridge.raw_peer import RawPeer, head
 from tests.wire import Wire
 
 pytestmark = pytest.mark.slow
@@ -204,6 +205,59 @@ def test_pings_whose_answers_are_never_read(attacked: BrokerProcess) -> None:
 def _send_again_and_again(peer: RawPeer, data: bytes) -> None:
     for _ in range(10_000):
         peer.socket.sendall(data)
+
+
+def test_floods_of_frames_that_say_nothing(attacked: BrokerProcess) -> None:
+    """Each costs the broker work and its sender nine bytes: others are served, the flood is not."""
+
+    def attack() -> None:
+        with ExitStack() as stack:
+            peers = [stack.enter_context(RawPeer(attacked)) for _ in range(6)]
+            floods = [
+                frame(6, 1, 0, bytes(8)),  # answers to pings that were never sent
+                frame(8, 0, 0, struct.pack(">I", 1)),
+                frame(4, 0, 0, b""),
+                frame(0x2A, 0, 0, b""),
+                frame(0, 0, peers[4].open("PublishAsync"), b""),
+                b"".join(
+                    frame(1, 5, call, calls_without_a_login(peers[5])) for call in range(1, 6000, 2)
+                ),
+            ]
+            peers[4].flush()
+            running = [
+                stack.enter_context(background(peer, data * (RECEIVED // len(data) + 1)))
+                for peer, data in zip(peers, floods, strict=True)
+            ]
+            serves_others(attacked)
+            for one in running:
+                one.join(60)
+                assert not one.is_alive()
+
+    same_workers(attacked, attack)
+
+
+def calls_without_a_login(peer: RawPeer) -> bytes:
+    """The head of a call whose token is none, as the same bytes for each call."""
+    peer.http.encoder.header_table_size = 0
+    return bytes(peer.http.encoder.encode(head("FetchMetadata", ("authorization", "Bearer x"))))
+
+
+@contextmanager
+def background(peer: RawPeer, data: bytes) -> Iterator[Thread]:
+    """Send it again and again until the connection is gone."""
+
+    def flood() -> None:
+        with suppress(OSError):
+            _send_again_and_again(peer, data)
+
+    thread = Thread(target=flood)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        with suppress(OSError):
+            peer.socket.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 def test_frames_and_headers_that_are_unknown(attacked: BrokerProcess) -> None:

@@ -5,13 +5,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	lift "github.com/liftbridge-io/go-liftbridge/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const patience = 20 * time.Second
@@ -119,6 +124,9 @@ func (p *program) streams() {
 	want(len(metadata.Brokers()) == 1 && metadata.Brokers()[0].Addr() == p.addr, "brokers: %v", metadata.Addrs())
 	leader := info.GetPartition(1).Leader()
 	want(leader != nil && metadata.Broker(leader.ID()).Host() != "" && leader.Port() > 0, "leader: %v", leader)
+	want(leader.PartitionCount() >= 3 && leader.LeaderCount() == leader.PartitionCount(), "counts: %v", leader)
+	want(info.Name() == name && len(metadata.Streams()) == 2, "streams: %v", metadata.Streams())
+	want(time.Since(metadata.LastUpdated()) < time.Minute, "updated at %v", metadata.LastUpdated())
 	want(len(info.GetPartition(0).Replicas()) == 1 && len(info.GetPartition(0).ISR()) == 1, "replicas")
 
 	must(p.client.DeleteStream(ctx, all), "delete %s", all)
@@ -126,6 +134,29 @@ func (p *program) streams() {
 	must(err, "metadata of all")
 	want(metadata.GetStream(all) == nil, "%s is still there", all)
 }
+
+// A broker without a key refuses the flag and makes nothing; one with a key keeps all messages encrypted.
+func (p *program) encryption() {
+	ctx, cancel := bounded()
+	defer cancel()
+	name := p.name("encrypted")
+	err := p.client.CreateStream(ctx, name+".subject", name, lift.Encryption(true))
+	if err != nil {
+		want(status.Code(err) == codes.FailedPrecondition, "encryption without a key: %v", err)
+		metadata, err := p.client.FetchMetadata(ctx)
+		must(err, "metadata of all")
+		want(metadata.GetStream(name) == nil, "%s is there", name)
+		return
+	}
+	p.publish(name, "secret")
+	found, err := p.read(name, 1, lift.StartAtEarliestReceived())
+	must(err, "read")
+	want(string(found[0].Value()) == "secret", "encrypted: %v", found[0])
+}
+
+type second struct{}
+
+func (second) Partition(string, []byte, []byte, *lift.Metadata) int32 { return 1 }
 
 func (p *program) publishing() {
 	name := p.create("publish", lift.Partitions(2))
@@ -139,6 +170,8 @@ func (p *program) publishing() {
 	want(p.publish(name, "without an ack", lift.AckPolicyNone()) == nil, "an ack for the policy none")
 	ack = p.publish(name, "second", lift.ToPartition(1), lift.AckPolicyLeader())
 	want(ack.Offset() == 0 && ack.MessageSubject() == name+".subject.1", "ack: %+v", ack)
+	ack = p.publish(name, "third", lift.PartitionBy(second{}))
+	want(ack.Offset() == 1 && ack.MessageSubject() == name+".subject.1", "ack: %+v", ack)
 	for i := 0; i < 4; i++ {
 		p.publish(name, "around", lift.PartitionByRoundRobin())
 		p.publish(name, "by key", lift.PartitionByKey(), lift.Key([]byte("foobarbazqux")))
@@ -390,6 +423,38 @@ func (p *program) groups() {
 	cursor, err := p.client.FetchCursor(ctx, "__group:"+group, name, 2)
 	must(err, "cursor of a group")
 	want(cursor == 0, "the group's cursor: %d", cursor)
+	p.beginnings()
+}
+
+// Where a group begins that has no cursors: at the last message, or not at all.
+func (p *program) beginnings() {
+	ctx, cancel := bounded()
+	defer cancel()
+	name := p.create("beginnings")
+	p.publish(name, "first")
+	p.publish(name, "last")
+	for kind, option := range map[string]lift.ConsumerOption{
+		"latest": lift.AutoOffsetLatest(), "none": lift.AutoOffsetNone(),
+	} {
+		consumer, err := p.client.CreateConsumer(p.name(kind), lift.ConsumerID("only"), option)
+		must(err, "consumer %s", kind)
+		got := make(chan string, 10)
+		must(consumer.Subscribe(ctx, []string{name}, func(message *lift.Message, err error) {
+			if err != nil {
+				got <- err.Error()
+			} else {
+				got <- string(message.Value())
+			}
+		}), "subscribe %s", kind)
+		select {
+		case one := <-got:
+			want((one == "last") == (kind == "latest"), "%s: %s", kind, one)
+			want(kind == "latest" || strings.HasPrefix(one, "ConsumerError: no previous"), "%s: %s", kind, one)
+		case <-ctx.Done():
+			fail("a group that begins at %s has heard nothing", kind)
+		}
+		go consumer.Close()
+	}
 }
 
 func (p *program) envelopes() {
@@ -401,6 +466,37 @@ func (p *program) envelopes() {
 	want(err != nil, "a message is no ack")
 }
 
+// The other ways to connect; each has one call.
+func connecting(addr string) {
+	ctx, cancel := bounded()
+	defer cancel()
+	ways := map[string][]lift.ClientOption{
+		"low latency":  {lift.SetConnectToLowLatencyServer()},
+		"low workload": {lift.SetConnectToLowWorkloadServer(), lift.ReadBufferSize(4096), lift.WriteBufferSize(4096)},
+	}
+	for name, options := range ways {
+		if len(os.Args) > 2 {
+			pem, err := os.ReadFile(os.Args[2])
+			must(err, "the authority")
+			authorities := x509.NewCertPool()
+			want(authorities.AppendCertsFromPEM(pem), "the authority is no certificate")
+			options = append(options, lift.TLSConfig(&tls.Config{RootCAs: authorities}))
+		}
+		client, err := lift.ConnectCtx(ctx, []string{addr}, options...)
+		must(err, "connect: %s", name)
+		_, err = client.FetchMetadata(ctx)
+		must(err, "metadata: %s", name)
+		must(client.Close(), "close: %s", name)
+	}
+	if len(os.Args) == 2 {
+		options := lift.DefaultClientOptions()
+		options.Brokers = []string{addr}
+		client, err := options.Connect()
+		must(err, "connect by default options")
+		must(client.Close(), "close")
+	}
+}
+
 func main() {
 	addr := os.Args[1]
 	options := []lift.ClientOption{lift.MaxConnsPerBroker(2), lift.KeepAliveTime(30 * time.Second),
@@ -408,6 +504,7 @@ func main() {
 	if len(os.Args) > 2 {
 		options = append(options, lift.TLSCert(os.Args[2]))
 	}
+	connecting(addr)
 	client, err := lift.Connect([]string{addr}, options...)
 	must(err, "connect")
 	p := &program{client, addr, time.Now().UnixNano()}
@@ -417,8 +514,8 @@ func main() {
 	}{
 		{"streams", p.streams}, {"publishing", p.publishing}, {"publishing async", p.publishingAsync},
 		{"publishing to subjects", p.publishingToSubjects}, {"subscribing", p.subscribing}, {"pausing", p.pausing},
-		{"readonly", p.readonly}, {"concurrency", p.concurrency}, {"cursors", p.cursors}, {"groups", p.groups},
-		{"envelopes", p.envelopes},
+		{"readonly", p.readonly}, {"concurrency", p.concurrency}, {"encryption", p.encryption}, {"cursors", p.cursors},
+		{"groups", p.groups}, {"envelopes", p.envelopes},
 	} {
 		began := time.Now()
 		part.run()
