@@ -155,14 +155,15 @@ def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: st
     from borzoi.shards.admin.check_data import check_data
     from borzoi.shards.admin.check_report import as_json, exit_code, text_lines
     from borzoi.shards.config import ConfigError
-    from borzoi.shards.directory.key import configured_key
+    from borzoi.shards.directory.key import configured_keys
     from borzoi.shards.settings.schema import Encryption
     from borzoi.storage.files import Files
 
     given = os.environ.get("IGGY_SYSTEM_ENCRYPTION_KEY", "")
+    old = os.environ.get("IGGY_SYSTEM_ENCRYPTION_OLD_KEYS", "")
     try:
-        key = configured_key(Encryption(key=given, key_file=key_file))
-        findings = check_data(directory, Files(), repair=repair, key=key)
+        keys = configured_keys(Encryption(key=given, key_file=key_file, old_keys=old))
+        findings = check_data(directory, Files(), repair=repair, keys=keys)
     except ConfigError as error:
         sys.exit(report(error))
     if json_wanted or in_json():
