@@ -106,9 +106,10 @@ class Encryption:
 
     def take(self, keys: Sequence[EncryptionKey]) -> None:
         """From now on these are the keys; the first one encrypts. At once for all partitions."""
-        self.key = keys[0]
-        self.keys = tuple(keys)
+        # Threads read meanwhile: what was encrypted with the new key must open from the first on.
         self._by_id = {key.id: key for key in keys}
+        self.keys = tuple(keys)
+        self.key = keys[0]
 
     def key_of(self, key_id: bytes) -> EncryptionKey | None:
         """The key of this id."""

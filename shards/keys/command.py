@@ -123,8 +123,9 @@ def _as_json(one: Need, required: set[bytes]) -> dict[str, object]:
 
 @encryption.command()
 @config_option
+@click.option("--again", is_flag=True, help="Although an earlier exchange is not over.")
 @json_option
-def rotate(config_path: Path | None) -> None:
+def rotate(config_path: Path | None, again: bool) -> None:
     """Exchange the key: make a new one, and have everything encrypted with it.
 
     The new key becomes the first line of the key file, unless a new one stands there already. A
@@ -135,9 +136,10 @@ def rotate(config_path: Path | None) -> None:
         place = _Place(config_path)
         if not place.system.encryption.enabled:
             raise ConfigError("system.encryption.enabled is false: needs true to exchange the key")
-        if len(place.needed) > 1:
+        if len(place.needed) > 1 and not again:
             raise ConfigError(
-                "an exchange is going on: `borzoi encryption status` shows what waits for it"
+                "an exchange is going on: `borzoi encryption status` shows what waits for it;"
+                " --again begins another one all the same"
             )
         path = place.key_file
         keys = read_key_file(str(path))

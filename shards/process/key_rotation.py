@@ -4,7 +4,7 @@
     known        every worker has the new key, to read with it; the old one still encrypts
     noted        encryption-check says, durably, that the directory needs both
     in use       every worker encrypts with the new key, and what it owns once more
-    forgotten    no worker needs the old key, nothing on the disk does: the check drops it
+    forgotten    every worker is done, nothing on the disk needs the old key: the check drops it
 
 A worker that dies is replaced by one that gets the keys of that moment. A kill of everything
 leaves a directory that needs both keys, or the old one alone as long as nothing was encrypted with
@@ -87,7 +87,7 @@ class KeyRotation:
             self.look()
 
     def reencrypted(self, worker: WorkerProcess, key_id: str) -> None:
-        """Nothing that a worker owns needs another key than this one."""
+        """All that a worker owns and can read is encrypted with this key."""
         self._reported[worker.shard] = (worker.generation, key_id)
 
     def _waits(self) -> bool:

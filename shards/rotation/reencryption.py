@@ -66,7 +66,7 @@ class Reencrypting:
     ) -> None:
         """`tell` lets every shard know that a segment has another file.
 
-        `report` is called with the id of the key once nothing of this shard needs another one.
+        `report` is called with the id of the key once all that can be is encrypted with it.
         """
         self._loop = loop
         self._tasks = tasks
@@ -132,25 +132,32 @@ class Reencrypting:
             self._done - before,
             key_id.hex(),
             time.monotonic() - began,
-            "no other key is needed here" if is_complete else "not everything could be",
+            self._outcome(is_complete),
         )
         if self._again or key_id != self._encryption.key.id:
             self._delay_s = LOOK_AGAIN_MIN_S
             self.look()
         elif is_complete:
-            self._waiting = 0
+            self._waiting = len(self._stay)
             self._reported = key_id
             self._report(key_id)
         elif not self._stopped:
             self._timer = self._loop.call_later(self._delay_s, self.look)
             self._delay_s = min(2 * self._delay_s, LOOK_AGAIN_MAX_S)
 
+    def _outcome(self, is_complete: bool) -> str:
+        if not is_complete:
+            return "the rest is tried again"
+        if self._stay:
+            return f"{len(self._stay)} keep an older one, see above"
+        return "no other key is needed here"
+
     async def _turn(self, number: int) -> None:
         if number % LOOKS_PER_TURN == 0:
             await asyncio.sleep(0)
 
     async def _renew(self, partition: OwnedPartition) -> bool:
-        """Whether nothing of a partition needs another key than that of now."""
+        """Whether nothing is left of a partition that could be encrypted with the key of now."""
         log = partition.log
         if partition.alive and log.is_active_outdated:
             await self._ended(partial(self._commit.roll, partition))
@@ -166,8 +173,11 @@ class Reencrypting:
             if place not in self._stay and await self._rewrite(partition, segment, place):
                 self._done += 1
                 self._waiting = max(0, self._waiting - 1)
-        left = log.segments.outdated_count or log.is_active_outdated
-        return not partition.alive or not left
+        if not partition.alive:
+            return True
+        outdated = log.segments.outdated(partition.published)
+        stay = sum(place_of(partition.target, one) in self._stay for one in outdated)
+        return log.segments.outdated_count == stay and not log.is_active_outdated
 
     async def _ended(self, begin: Callable[[Ended], None]) -> None:
         """Wait for the end of a commit, whatever comes of it: then the log says what is left."""
