@@ -98,6 +98,7 @@ def iggy_server(**parameters: Any) -> None:
 @main.command("reset-root")
 @config_option
 @click.option("--generate", is_flag=True, help="Make a password up and print it.")
+@json_option
 def reset_root_command(config_path: Path | None, generate: bool) -> None:
     """Give the root user of a stopped broker a new password.
 
@@ -129,6 +130,10 @@ def reset_root_command(config_path: Path | None, generate: bool) -> None:
         username = reset_root(loaded.config, password)
     except ConfigError as error:
         sys.exit(report(error))
+    if in_json():
+        made = {"password": password} if generate else {}
+        say_json(json.dumps({"username": username, **made}))
+        return
     say(f"borzoi: the root user {username!r} has a new password", err=True)
     if generate:
         say(f"{GENERATED_PREFIX}{password}")
