@@ -161,6 +161,22 @@ def decode_block(data: bytes, place: BlockPlace, cipher: SegmentCipher | None = 
         raise BlockDamaged(str(error)) from error
 
 
+def open_block(data: bytes, place: BlockPlace, cipher: SegmentCipher) -> bytes:
+    """The compressed bytes of an encrypted block. BlockDamaged."""
+    head, stored = _verified(data, place)
+    try:
+        return cipher.decrypt_block(stored, head)
+    except CannotOpenSegment as error:
+        raise BlockDamaged(str(error)) from error
+
+
+def seal_block(data: bytes, packed: bytes, cipher: SegmentCipher) -> bytes:
+    """The same block in another file: its compressed bytes, encrypted with the key of that."""
+    head = data[: BLOCK_HEADER.size - CHECKSUM_SIZE]
+    stored = cipher.encrypt_block(packed, head)
+    return b"".join((head, _checksum(head, stored), stored))
+
+
 def check_block(data: bytes, place: BlockPlace) -> None:
     """Verify a block as far as that goes without a key. BlockDamaged."""
     _verified(data, place)
@@ -198,7 +214,7 @@ def encode_tail(index: BlockIndex, first_offset: int) -> bytes:
 
 def read_block_index(read: Read, file_size: int, first_offset: int) -> BlockIndex:
     """The block index of a file, by its footer. BlockIndexDamaged if it is not to be trusted."""
-    form = _read_form(read)
+    form = read_packed_form(read)
     footer_at = file_size - FOOTER.size
     if footer_at < HEADER.size + form.start:
         raise BlockIndexDamaged(f"a file of {file_size} bytes")
@@ -243,7 +259,7 @@ def walk_blocks(read: Read, file_size: int) -> BlockIndex:
     """
     plain_ends: list[int] = []
     file_ends: list[int] = []
-    form = _read_form(read)
+    form = read_packed_form(read)
     at, plain_at = HEADER.size + form.start, 0
     while at + BLOCK_HEADER.size <= file_size:
         plain_start, plain_size, stored_size, _, _ = BLOCK_HEADER.unpack(
@@ -263,7 +279,8 @@ def walk_blocks(read: Read, file_size: int) -> BlockIndex:
     return BlockIndex(plain_ends, file_ends, None, form)
 
 
-def _read_form(read: Read) -> SegmentForm:
+def read_packed_form(read: Read) -> SegmentForm:
+    """How a compressed file is encrypted; PLAIN if it is not."""
     # The first block of a file that is not encrypted begins with zeros here.
     return form_of(read(KEY_SIZE, HEADER.size))
 

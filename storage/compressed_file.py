@@ -31,6 +31,10 @@ from borzoi.storage.segment_form import PLAIN, SegmentForm
 class Replaced(Exception):
     """The name leads to another file by now."""
 
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} was replaced")
+        self.path = path
+
 
 class FileBlocks(NamedTuple):
     """Which file it is, where its blocks lie, and what decrypts them."""
@@ -225,7 +229,7 @@ class MissingBlocks:
             cipher = cipher_of_blocks(self._file.cipher, self._file.segment, index.form)
             self._found = FileBlocks(status.identity, index, cipher)
         elif self._found.identity != status.identity:
-            raise Replaced(f"{self.path} was replaced")
+            raise Replaced(self.path)
         index = self._found.places
         for number in self._numbers(index):
             if number in self._known:

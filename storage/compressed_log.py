@@ -15,15 +15,15 @@ from borzoi.storage.block_index import (
     check_block,
     decode_block,
     read_block_index,
+    read_packed_form,
     walk_blocks,
 )
-from borzoi.storage.codecs import Codec
 from borzoi.storage.compressed_file import cipher_of_blocks
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.layout import log_path, segment_codecs, stored_log_path
 from borzoi.storage.scan import LogBytes, LogFile
-from borzoi.storage.segment_form import PLAIN, SegmentForm, read_form
+from borzoi.storage.segment_form import PLAIN, SegmentForm
 
 
 class CompressedLog:
@@ -159,16 +159,10 @@ def open_compressed(
         files.close(fd)
 
 
-def segment_forms(directory: str, files: Files) -> Iterator[SegmentForm]:
-    """How each segment of a partition is written, compressed or not; of a partition at rest."""
-    for segment, codec in segment_codecs(files.listdir(directory)).items():
-        path = stored_log_path(directory, segment, codec)
-        if codec is not Codec.NONE:
-            with open_compressed(path, segment, files) as packed:
-                yield packed.index_form
-            continue
-        fd = files.open(path, os.O_RDONLY)
-        try:
-            yield read_form(files, fd)
-        finally:
-            files.close(fd)
+def packed_form(path: str, files: Files) -> SegmentForm:
+    """How a compressed file is encrypted, whatever else of it is damaged."""
+    fd = files.open(path, os.O_RDONLY)
+    try:
+        return read_packed_form(lambda size, position: files.pread(fd, size, position))
+    finally:
+        files.close(fd)

@@ -15,7 +15,6 @@ from typing import Final
 
 import xxhash
 
-from borzoi.protocol.batch import INDEX_ENTRY_SIZE, scan_log
 from borzoi.storage.block_index import (
     BLOCK_SIZE,
     BlockDamaged,
@@ -27,12 +26,13 @@ from borzoi.storage.block_index import (
 )
 from borzoi.storage.codecs import Codec
 from borzoi.storage.compressed_log import open_compressed
-from borzoi.storage.encrypted import CannotOpenSegment, PartitionCipher, SegmentCipher
+from borzoi.storage.encrypted import PartitionCipher, SegmentCipher
 from borzoi.storage.files import Files
 from borzoi.storage.layout import compressing_path, index_path, log_path
-from borzoi.storage.scan import LogFile, message_size, whole_seals
+from borzoi.storage.scan import LogFile
+from borzoi.storage.sealed_blocks import SealedBlocks, SegmentStays, cipher_to_read
 from borzoi.storage.segment import SealedSegment
-from borzoi.storage.segment_form import PLAIN, SegmentForm, SegmentHeader
+from borzoi.storage.segment_form import PLAIN, SegmentForm
 
 SYNC_EVERY: Final = 16 * 1024 * 1024
 """So much is written between two syncs: the last one, and a stop of the broker, wait for little."""
@@ -42,8 +42,8 @@ SAVED_MIN: Final = 1 / 32
 """A segment whose first bytes do not shrink by this part is left plain: readers map it."""
 
 
-class NotCompressed(Exception):
-    """The segment stays as it is, for good: damaged, or not worth it."""
+class NotCompressed(SegmentStays):
+    """Compressed it would not be what it is now, or hardly smaller."""
 
 
 class CompressionStopped(Exception):
@@ -63,7 +63,7 @@ def compress_segment(
 ) -> int:
     """Write the temporary; return its size. Durable when it returns, but for its name.
 
-    OSError, NotCompressed or CompressionStopped: then there is no temporary.
+    OSError, SegmentStays or CompressionStopped: then there is no temporary.
     """
     temporary = compressing_path(directory, segment.first_offset, codec)
     log = files.open(log_path(directory, segment.first_offset), os.O_RDONLY)
@@ -73,11 +73,11 @@ def compress_segment(
             out = files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             try:
                 written = LogFile(files, log, segment.first_offset, files.size(log), segment.form)
-                job = _Job(
-                    segment, codec, files, written, index, out, is_stopped, block_size, saved_min
-                )
-                if segment.form.header is not None:
-                    job.take_ciphers(cipher, segment.form.header)
+                decipher = cipher_to_read(segment, cipher)
+                blocks = SealedBlocks(segment, files, written, index, decipher, block_size)
+                job = _Job(segment, codec, files, written, blocks, out, is_stopped, saved_min)
+                if decipher is not None and cipher is not None:
+                    job.cipher = cipher.begin(segment.first_offset)
                 size = job.write()
                 job.compare(temporary, cipher)
                 return size
@@ -98,64 +98,42 @@ class _Job:
     codec: Codec
     files: Files
     log: LogFile
-    index: int
+    blocks: SealedBlocks
     out: int
     is_stopped: Callable[[], bool]
-    block_size: int
     saved_min: float
-    decipher: SegmentCipher | None = None  # of the log
     cipher: SegmentCipher | None = None  # of the new file
     plain_ends: list[int] = field(default_factory=list)
     file_ends: list[int] = field(default_factory=list)
     checksums: list[bytes] = field(default_factory=list)
-
-    def take_ciphers(self, cipher: PartitionCipher | None, header: SegmentHeader) -> None:
-        if cipher is None:
-            raise NotCompressed("it is encrypted, and there is no key")
-        try:
-            self.decipher = cipher.resume(self.segment.first_offset, header)
-        except CannotOpenSegment as error:
-            raise NotCompressed(str(error)) from error
-        self.cipher = cipher.begin(self.segment.first_offset)
 
     @property
     def new_form(self) -> SegmentForm:
         return PLAIN if self.cipher is None else self.cipher.form
 
     def write(self) -> int:
-        segment = self.segment
-        files = self.files
-        log = self.log
-        if log.form.message_bytes(log.size, segment.message_count) != segment.size_bytes:
-            raise NotCompressed(f"its log has not {segment.size_bytes} bytes of messages")
-        if files.size(self.index) != segment.message_count * INDEX_ENTRY_SIZE:
-            raise NotCompressed(f"its index has not {segment.message_count} entries")
+        segment, files = self.segment, self.files
         header = encode_header(segment.first_offset, self.new_form)
         at = files.write_all(self.out, [header], 0)
-        position, plain_at, offset, synced_to = log.form.start, 0, segment.first_offset, 0
-        timestamp = segment.first_timestamp
+        plain_at = position = synced_to = 0
+        end = self.log.size - self.log.form.start
         of_index = xxhash.xxh3_64()
-        while position < log.size:
+        for each in self.blocks:
             if self.is_stopped():
                 raise CompressionStopped
-            stored, count, entries, timestamp = self._next_block(position, offset, timestamp)
-            of_index.update(entries)
-            plain = self._decrypted(stored, offset, count)
-            block = encode_block(self.codec, plain_at, plain, self.cipher)
+            of_index.update(each.entries)
+            block = encode_block(self.codec, plain_at, each.plain, self.cipher)
             at += files.write_all(self.out, [block], at)
-            position += len(stored)
-            plain_at += len(plain)
-            offset += count
+            position += each.stored_size
+            plain_at += len(each.plain)
             self.plain_ends.append(plain_at)
             self.file_ends.append(at)
-            self.checksums.append(xxhash.xxh3_128_digest(plain))
-            if position >= SAMPLE_SIZE or position == log.size:
+            self.checksums.append(xxhash.xxh3_128_digest(each.plain))
+            if position >= SAMPLE_SIZE or position == end:
                 self._judge_sample(plain_at, at)
             if at - synced_to >= SYNC_EVERY:
                 files.fdatasync(self.out)
                 synced_to = at
-        if offset != segment.end_offset:
-            raise NotCompressed(f"its log ends at offset {offset}, not {segment.end_offset}")
         facts = SegmentFacts(
             segment.message_count,
             segment.first_timestamp,
@@ -182,48 +160,6 @@ class _Job:
                     raise NotCompressed(f"block {number} cannot be read back: {error}") from error
                 if xxhash.xxh3_128_digest(plain) != self.checksums[number]:
                     raise NotCompressed(f"block {number} is not what was compressed")
-
-    def _next_block(
-        self, position: int, offset: int, timestamp: int
-    ) -> tuple[memoryview, int, bytearray, int]:
-        """The messages that go into the next block, checked one by one, and their index.
-
-        Of an encrypted segment whole seals: what they have in common is decrypted at once.
-        """
-        size = max(self.block_size, message_size(self.log, position) or 0)
-        mark = self.log.form.mark
-        while True:
-            stored = self.log.read(position, size)
-            found = scan_log(
-                stored,
-                offset | mark,
-                segment_first_offset=self.segment.first_offset | mark,
-                position=position,
-                timestamp_min=timestamp,
-            )
-            if found.message_count == 0:
-                raise NotCompressed(f"its message at offset {offset} is damaged")
-            if self.decipher is not None:
-                found = whole_seals(found, self.log, position)
-            if found.message_count:
-                break
-            if len(stored) < size:
-                raise NotCompressed(f"its messages at offset {offset} are not whole")
-            size *= 2
-        entries = found.index_entries
-        at = (offset - self.segment.first_offset) * INDEX_ENTRY_SIZE
-        if self.files.pread(self.index, len(entries), at) != entries:
-            raise NotCompressed(f"its index is wrong at offset {offset} or behind it")
-        return stored[: found.valid_size], found.message_count, entries, found.last_timestamp
-
-    def _decrypted(self, stored: memoryview, offset: int, count: int) -> memoryview:
-        if self.decipher is None:
-            return stored
-        plain = memoryview(bytearray(len(stored)))
-        opened = self.decipher.decrypt(stored, offset, 0, count, plain)
-        if opened.message_count != count:
-            raise NotCompressed(f"its message at offset {offset + opened.message_count} is damaged")
-        return plain[: opened.size]
 
     def _judge_sample(self, plain: int, stored: int) -> None:
         if stored > plain * (1 - self.saved_min):

@@ -65,9 +65,11 @@ def suspected_by(error: Stale | Replaced | FileNotFoundError) -> int | None:
     return int(stem) if suffix == INDEX_SUFFIX and is_segment_name(stem) else None
 
 
-def missing_log(error: Stale | Replaced | FileNotFoundError) -> str | None:
-    """The path of a plain log that is gone, if that is what is wrong."""
-    if not isinstance(error, FileNotFoundError):
-        return None
+def swapped_file(error: Stale | Replaced | FileNotFoundError) -> str | None:
+    """The path of a plain log that is gone or of a file that is another one, if that is it."""
+    if isinstance(error, Stale):
+        return error.replaced
+    if isinstance(error, Replaced):
+        return error.path
     path = str(error.filename or "")
     return path if path.endswith(LOG_SUFFIX) else None

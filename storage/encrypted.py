@@ -47,6 +47,7 @@ loop keeps turning.
 import os
 import struct
 import threading
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -90,13 +91,29 @@ class Opened(NamedTuple):
 
 
 class Encryption:
-    """The key, and whether what is written from now on is encrypted with it."""
+    """The keys, and whether what is written from now on is encrypted with the first of them.
 
-    __slots__ = ("encrypts", "key")
+    The others open what was encrypted before, until nothing needs them any more.
+    """
 
-    def __init__(self, key: EncryptionKey, *, encrypts: bool) -> None:
-        self.key = key
+    __slots__ = ("_by_id", "encrypts", "key", "keys")
+
+    def __init__(
+        self, key: EncryptionKey, *, encrypts: bool, old: Sequence[EncryptionKey] = ()
+    ) -> None:
         self.encrypts = encrypts
+        self.take((key, *old))
+
+    def take(self, keys: Sequence[EncryptionKey]) -> None:
+        """From now on these are the keys; the first one encrypts. At once for all partitions."""
+        # Threads read meanwhile: what was encrypted with the new key must open from the first on.
+        self._by_id = {key.id: key for key in keys}
+        self.keys = tuple(keys)
+        self.key = keys[0]
+
+    def key_of(self, key_id: bytes) -> EncryptionKey | None:
+        """The key of this id."""
+        return self._by_id.get(key_id)
 
     def partition(self, namespace: int, birth: int) -> "PartitionCipher":
         """The cipher of one life of a partition."""
@@ -106,19 +123,28 @@ class Encryption:
 class PartitionCipher:
     """What encrypts and decrypts the segments of one life of a partition."""
 
-    __slots__ = ("_birth", "_key", "_namespace", "encrypts")
+    __slots__ = ("_birth", "_encryption", "_namespace", "encrypts")
 
     def __init__(self, encryption: Encryption, namespace: int, birth: int) -> None:
-        self._key = encryption.key
+        self._encryption = encryption
         self.encrypts = encryption.encrypts
         self._namespace = namespace
         self._birth = birth
 
     def begin(self, first_offset: int) -> "SegmentCipher":
         """For a segment whose file is made now."""
-        salt = os.urandom(SALT_SIZE)
-        header = SegmentHeader(self._namespace, self._birth, first_offset, self._key.id, salt)
-        return SegmentCipher(self._key, header)
+        key, salt = self._encryption.key, os.urandom(SALT_SIZE)
+        header = SegmentHeader(self._namespace, self._birth, first_offset, key.id, salt)
+        return SegmentCipher(key, header)
+
+    @property
+    def key_id(self) -> bytes:
+        """The id of the key that encrypts what is written from now on."""
+        return self._encryption.key.id
+
+    def is_outdated(self, form: SegmentForm) -> bool:
+        """Whether a segment of this form was encrypted with another key than the one of now."""
+        return form.header is not None and form.header.key_id != self._encryption.key.id
 
     def resume(self, first_offset: int, header: SegmentHeader) -> "SegmentCipher":
         """For a segment that is there; CannotOpenSegment if it does not belong there."""
@@ -128,9 +154,12 @@ class PartitionCipher:
                 f" {header.birth}, offset {header.first_offset}, not for {self._namespace:#x},"
                 f" {self._birth}, {first_offset}"
             )
-        if header.key_id != self._key.id:
-            raise CannotOpenSegment("the segment was encrypted with another key")
-        return SegmentCipher(self._key, header)
+        key = self._encryption.key_of(header.key_id)
+        if key is None:
+            raise CannotOpenSegment(
+                f"the segment was encrypted with another key, {header.key_id.hex()}"
+            )
+        return SegmentCipher(key, header)
 
 
 def cipher_of(encryption: Encryption | None, namespace: int, birth: int) -> PartitionCipher | None:

@@ -3,7 +3,8 @@
 Used instead of a plain StagedGroup where something is, or is to be, encrypted. A segment has one
 form. When the active one has another than is wanted now, because the setting was changed before
 this start, the first batch seals it and goes into a new one. An empty one is replaced instead.
-Until that first batch nothing on the disk changes.
+Until that first batch nothing on the disk changes. A segment of an older key is of another form,
+and a key may be exchanged at any time: each batch asks.
 """
 
 from collections.abc import Callable
@@ -61,11 +62,17 @@ class FormingGroup(StagedGroup):
         """The form of the segment that the group begins in."""
         return self.sealed[0].end.form if self.sealed else self._form
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the open segment is encrypted with another key than what comes now should be."""
+        return self._writer is not None and self._writer.is_outdated(self._form)
+
     def add(self, batch: memoryview, message_count: int, now_us: int) -> int:
         """Stages a batch, encrypted if there is a cipher; returns its first offset."""
         # Here, so that the base class meets a batch that surely fits.
         stored_size_max = batch.nbytes + message_count * MESSAGE_OVERHEAD
-        if self._must_roll or self.position + stored_size_max > POSITION_MAX:
+        is_full = self.position + stored_size_max > POSITION_MAX
+        if self._must_roll or is_full or (self.is_outdated and self.next_offset > self.segment):
             self.seal()
         cipher = self._cipher
         if cipher is None:
@@ -97,6 +104,8 @@ class FormingGroup(StagedGroup):
         if self._writer is None or end.form.header is None:
             self._cipher, self._form = None, end.form
             return self._writer is None and end.form == PLAIN
+        if self._writer.is_outdated(end.form):
+            return False
         if self._cipher is not None and self._cipher.form == end.form:
             # The nonces go on as well.
             return True

@@ -12,7 +12,9 @@ cost.
 """
 
 import os
-from typing import Final
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -34,12 +36,25 @@ def seal_value(key: EncryptionKey, purpose: bytes, value: bytes, bound_to: bytes
     return salt + nonce + AESGCM(key.derive(salt, purpose)).encrypt(nonce, value, bound_to)
 
 
-def open_value(key: EncryptionKey, purpose: bytes, sealed: bytes, bound_to: bytes) -> bytes:
-    """What seal_value was given, or CannotOpenValue."""
+class OpenedValue(NamedTuple):
+    """A value in clear, and the key that has opened it."""
+
+    value: bytes
+    key: EncryptionKey
+
+
+def open_value(
+    keys: Iterable[EncryptionKey], purpose: bytes, sealed: bytes, bound_to: bytes
+) -> OpenedValue:
+    """What seal_value was given, or CannotOpenValue.
+
+    A value does not say which of the keys it needs: they are tried in turn.
+    """
     if len(sealed) < VALUE_OVERHEAD:
         raise CannotOpenValue(f"{len(sealed)} bytes are too few")
-    salt, nonce = sealed[:SALT_SIZE], sealed[SALT_SIZE:BODY_AT]
-    try:
-        return AESGCM(key.derive(salt, purpose)).decrypt(nonce, sealed[BODY_AT:], bound_to)
-    except InvalidTag as error:
-        raise CannotOpenValue("it does not open with the configured key") from error
+    salt, nonce, body = sealed[:SALT_SIZE], sealed[SALT_SIZE:BODY_AT], sealed[BODY_AT:]
+    for key in keys:
+        with suppress(InvalidTag):
+            aead = AESGCM(key.derive(salt, purpose))
+            return OpenedValue(aead.decrypt(nonce, body, bound_to), key)
+    raise CannotOpenValue("it does not open with the configured key")

@@ -154,6 +154,11 @@ class PartitionLog:
         return any(form.header is not None for form in forms)
 
     @property
+    def is_active_outdated(self) -> bool:
+        """Whether the active segment has a key that was exchanged: roll() ends that."""
+        return self._staged.is_outdated
+
+    @property
     def sealed_unsynced(self) -> tuple[int, ...]:
         """First offsets of sealed segments that are not known to be on the disk."""
         return tuple(self._sync.unsynced)
@@ -254,11 +259,19 @@ class PartitionLog:
         staged.written()
 
     def roll(self) -> None:
-        """Seal the active segment now, unless it is empty, and begin another."""
+        """Seal the active segment now, unless it is empty, and begin another.
+
+        An empty one whose key was exchanged is made again.
+        """
         assert not self.staged_messages
         if self._end.message_count:
             self._staged.seal()
             self.write()
+        elif self._staged.is_outdated:
+            self._staged.dropped(self._end)
+            if self._has_active_files:
+                self._has_active_files = False
+                self.make_files()
 
     def make_files(self) -> None:
         """Make the directory and the empty first segment now instead of at the first write."""

@@ -19,7 +19,7 @@ from borzoi.protocol.errors import BrokerError, CannotReadFile, CannotReadMessag
 from borzoi.storage.compressed_file import Replaced
 from borzoi.storage.copy_memory import COPIED_SIZE_MAX, CopyMemory
 from borzoi.storage.decryption import INLINE_SIZE_MAX, Encrypted
-from borzoi.storage.doubts import Doubts, missing_log, suspected_by
+from borzoi.storage.doubts import Doubts, suspected_by, swapped_file
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.index_windows import IndexCaching, IndexWindows
@@ -270,10 +270,11 @@ class PartitionReader:
                 return found
             except (Stale, Replaced, FileNotFoundError) as error:
                 segments.forget()
-                log = missing_log(error)
-                if log is not None and log not in swapped:
-                    # Compressed meanwhile. Each of many may be, while we read; none of them twice.
-                    swapped.add(log)
+                file = swapped_file(error)
+                if file is not None and file not in swapped:
+                    # Compressed meanwhile, or encrypted with another key. Each of many may be,
+                    # while we read; none of them twice.
+                    swapped.add(file)
                 else:
                     tries_left -= 1
                 if tries_left == 0:

@@ -27,6 +27,7 @@ from borzoi.storage.log_sync import LogSync
 from borzoi.storage.published import Published
 from borzoi.storage.recovered import Recovered
 from borzoi.storage.segment import Compressed, LogEnd, SealedSegment
+from borzoi.storage.segment_form import SegmentForm
 
 
 class Retired(NamedTuple):
@@ -164,9 +165,16 @@ class SealedSegments:
         return True
 
     def retire_plain(
-        self, first_offset: int, compressed: Compressed, trash_dir: str, name: str
+        self,
+        first_offset: int,
+        compressed: Compressed,
+        form: SegmentForm,
+        trash_dir: str,
+        name: str,
     ) -> list[str]:
         """The compressed file counts from now on; where the plain one lies now, to be unlinked.
+
+        `form` is that of the compressed file, which has a key of its own.
 
         The name of the compressed one must be durable. Readers that miss the plain one look again.
         """
@@ -182,9 +190,48 @@ class SealedSegments:
                 moved += self._place.retire_file(path, trash_dir, name)
         # Last: until then the plain one counts.
         moved += self._place.retire_file(log_path(self._directory, first_offset), trash_dir, name)
-        self.all[number] = self.all[number]._replace(compressed=compressed)
+        self.all[number] = self.all[number]._replace(compressed=compressed, form=form)
         del self._placed[first_offset]
         return moved
+
+    # Encrypting with another key: reencryptor.py makes a temporary, which takes the place of the
+    # file in one step. Whichever of the two a power cut leaves holds the same messages.
+
+    def outdated(self, published: Published) -> list[SealedSegment]:
+        """The segments whose key was exchanged, oldest first: seen by readers, synced."""
+        cipher = self._cipher
+        if cipher is None:
+            return []
+        return [
+            one
+            for one in self.deletable(published)
+            if one.message_count and cipher.is_outdated(one.form)
+        ]
+
+    @property
+    def outdated_count(self) -> int:
+        """How many segments were encrypted with a key that was exchanged."""
+        cipher = self._cipher
+        if cipher is None:
+            return 0
+        return sum(1 for one in self.all if one.message_count and cipher.is_outdated(one.form))
+
+    def place_reencrypted(self, segment: SealedSegment, form: SegmentForm) -> bool:
+        """Give the temporary the name of the file; False if that is another one by now.
+
+        Not durable. Readers that have the old file open go on with it. The caller has it open, too:
+        its bytes are freed by a close in a thread, not by this rename.
+        """
+        first = segment.first_offset
+        temporary = compressing_path(self._directory, first, segment.codec)
+        number = self._number(first)
+        if number is None or self.all[number] != segment:
+            self._place.files.unlink_if_there(temporary)
+            return False
+        self._place.let_go(first)
+        self._place.files.rename(temporary, segment.log_path(self._directory))
+        self.all[number] = segment._replace(form=form)
+        return True
 
     def _number(self, first_offset: int) -> int | None:
         number = bisect_left(self.all, first_offset, key=lambda one: one.first_offset)

@@ -38,12 +38,16 @@ HEADER_TIMESTAMP: Final = struct.Struct("<32xQ")  # in a message of the log
 class Stale(Exception):
     """The files are not the ones the reader knew, or not what was published.
 
-    `segment`: whose index may be to blame if looking again does not help.
+    `segment`: whose index may be to blame if looking again does not help. `replaced`: the file that
+    has another one in its place, if that is all.
     """
 
-    def __init__(self, text: str, segment: int | None = None) -> None:
+    def __init__(
+        self, text: str, segment: int | None = None, *, replaced: str | None = None
+    ) -> None:
         super().__init__(text)
         self.segment = segment
+        self.replaced = replaced
 
 
 class ReadOnlyFiles:
@@ -91,7 +95,7 @@ class MappedFile:
                 self._identity = status.identity
                 self._access.found_unconfirmed = True
             elif self._identity != status.identity:
-                raise Stale(f"{self.path} was replaced")
+                raise Stale(f"{self.path} was replaced", replaced=self.path)
             self._size_seen = status.size
         return self._size_seen
 
@@ -161,7 +165,7 @@ class MappedFile:
         fd = files.open(self.path, os.O_RDONLY)
         try:
             if files.status(fd).identity != identity:
-                raise Stale(f"{self.path} was replaced")
+                raise Stale(f"{self.path} was replaced", replaced=self.path)
             self._access.found_unconfirmed = True
             return self._windows.map(identity, number, fd)
         finally:

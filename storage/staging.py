@@ -104,6 +104,11 @@ class StagedGroup:
         return PLAIN
 
     @property
+    def is_outdated(self) -> bool:
+        """Whether what comes now should not go into the open segment, for the sake of its key."""
+        return False
+
+    @property
     def index_position(self) -> int:
         """Where the entries of the open run go in the index of its segment."""
         return (self._start_offset - self.segment) * INDEX_ENTRY_SIZE

@@ -26,7 +26,7 @@ from borzoi.shards.directory.lock import empty_data_directory, lock_data_directo
 from borzoi.shards.metadata.state import ROOT_USER_ID, State
 from borzoi.shards.metadata_log.writer import open_writer
 from borzoi.shards.settings.schema import System
-from borzoi.shards.upkeep.archived_state import load_state, metadata_files, open_key
+from borzoi.shards.upkeep.archived_state import load_state, metadata_files, open_key, tie_to_keys
 from borzoi.storage.archive.catalogue import (
     archived_lives,
     archived_states,
@@ -40,6 +40,7 @@ from borzoi.storage.archive.manifest import Life, ManifestDamaged, SegmentManife
 from borzoi.storage.archive.restoring import finish_partition, restore_offsets, restore_segment
 from borzoi.storage.archive.store import ArchiveStore, ObjectMissing
 from borzoi.storage.encrypted import Encryption
+from borzoi.storage.encryption_key import KeyRefused
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
 
@@ -133,6 +134,10 @@ def restore(
         restoring = _Restoring(store, layout, files, skip_damaged, say)
         for life in lives:
             restoring.restore(life)
+        try:
+            tie_to_keys(layout, work, encryption, files)
+        except KeyRefused as error:
+            raise CannotRestore(str(error)) from error
         if selection.stream is not None:
             chosen = {life[:2] for life in lives}
             _delete_others(work, chosen, system.segment.size, encryption, files)

@@ -5,6 +5,7 @@ nothing that verifies; files that are not ours are named and left alone.
 """
 
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -38,11 +39,11 @@ from borzoi.storage.repairs import removed
 
 
 def check_data(
-    root: Path, files: Files, *, repair: bool = False, key: EncryptionKey | None = None
+    root: Path, files: Files, *, repair: bool = False, keys: Sequence[EncryptionKey] = ()
 ) -> Findings:
     """Verify everything below `root`. ConfigError if it is no data directory, or in use.
 
-    Also if the key is not that of the directory.
+    Also if the keys are not those of the directory.
     """
     layout = layout_of(root)
     if not os.path.exists(layout.state_log):
@@ -55,7 +56,7 @@ def check_data(
         except UnknownDataFormat as error:
             raise ConfigError(str(error)) from error
         _check_names(layout, findings, files)
-        encryption = _encryption(layout, findings, files, key)
+        encryption = _encryption(layout, findings, files, keys)
         metadata = check_metadata(layout, findings, files, encryption)
         _check_clean_stops(layout, LAST_STOP_PREFIX, findings, files)
         clean = _check_clean_stops(layout, CLEAN_STOP_PREFIX, findings, files)
@@ -75,16 +76,16 @@ def check_data(
 
 
 def _encryption(
-    layout: DataLayout, findings: Findings, files: Files, key: EncryptionKey | None
+    layout: DataLayout, findings: Findings, files: Files, keys: Sequence[EncryptionKey]
 ) -> Encryption | None:
     if is_check_damaged(layout, files):
         findings.damaged(layout.encryption_check_file, "does not match its checksum")
-    elif key is not None:
+    elif keys:
         try:
-            compare_check(layout, files, key)
+            compare_check(layout, files, keys)
         except KeyRefused as error:
             raise ConfigError(str(error)) from error
-    return None if key is None else Encryption(key, encrypts=False)
+    return Encryption(keys[0], encrypts=False, old=keys[1:]) if keys else None
 
 
 def _check_names(layout: DataLayout, findings: Findings, files: Files) -> None:

@@ -98,6 +98,7 @@ def iggy_server(**parameters: Any) -> None:
 @main.command("reset-root")
 @config_option
 @click.option("--generate", is_flag=True, help="Make a password up and print it.")
+@json_option
 def reset_root_command(config_path: Path | None, generate: bool) -> None:
     """Give the root user of a stopped broker a new password.
 
@@ -129,6 +130,10 @@ def reset_root_command(config_path: Path | None, generate: bool) -> None:
         username = reset_root(loaded.config, password)
     except ConfigError as error:
         sys.exit(report(error))
+    if in_json():
+        made = {"password": password} if generate else {}
+        say_json(json.dumps({"username": username, **made}))
+        return
     say(f"borzoi: the root user {username!r} has a new password", err=True)
     if generate:
         say(f"{GENERATED_PREFIX}{password}")
@@ -155,14 +160,15 @@ def check_command(directory: Path, repair: bool, json_wanted: bool, key_file: st
     from borzoi.shards.admin.check_data import check_data
     from borzoi.shards.admin.check_report import as_json, exit_code, text_lines
     from borzoi.shards.config import ConfigError
-    from borzoi.shards.directory.key import configured_key
+    from borzoi.shards.directory.key import configured_keys
     from borzoi.shards.settings.schema import Encryption
     from borzoi.storage.files import Files
 
     given = os.environ.get("IGGY_SYSTEM_ENCRYPTION_KEY", "")
+    old = os.environ.get("IGGY_SYSTEM_ENCRYPTION_OLD_KEYS", "")
     try:
-        key = configured_key(Encryption(key=given, key_file=key_file))
-        findings = check_data(directory, Files(), repair=repair, key=key)
+        keys = configured_keys(Encryption(key=given, key_file=key_file, old_keys=old))
+        findings = check_data(directory, Files(), repair=repair, keys=keys)
     except ConfigError as error:
         sys.exit(report(error))
     if json_wanted or in_json():

@@ -24,7 +24,7 @@ from borzoi.protocol.errors import BrokerError, IoError
 from borzoi.protocol.identifiers import ConsumerKind
 from borzoi.router.board import Board
 from borzoi.router.pool import MemoryPool
-from borzoi.shards.changes.authors import Author, check_author
+from borzoi.shards.changes.authors import Author, author_of, check_author
 from borzoi.shards.changes.proposals import (
     behind_request,
     decode_proposal,
@@ -34,11 +34,11 @@ from borzoi.shards.changes.proposals import (
 from borzoi.shards.changes.requests import Barrier, Propose
 from borzoi.shards.changes.service import Change, publish_log
 from borzoi.shards.decisions.attaching import CreateAttachedTopic
-from borzoi.shards.decisions.commands import CreateHashedUser
+from borzoi.shards.decisions.commands import CreateHashedUser, DeleteExpiredTokens
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.metadata.effects import Effects
-from borzoi.shards.metadata.state import State
+from borzoi.shards.metadata.state import ROOT_USER_ID, State
 from borzoi.shards.metadata_log.snapshot import SnapshotDamaged
 from borzoi.shards.metadata_log.writer import MetadataWriter
 from borzoi.shards.rings.gather import answers
@@ -256,6 +256,29 @@ class MetadataWriting:
             LOG.warning(
                 "no snapshot of the metadata, or no shorter log; the log has it all: %s", error
             )
+        finally:
+            self._keeping_short = False
+
+    async def encrypt_again(self) -> None:
+        """Leave nothing behind that another key than that of now has encrypted.
+
+        Two snapshots are written, each behind an entry of its own, and the log begins behind the
+        first. What fails is logged, and everything is as readable as before.
+        """
+        if self._keeping_short:
+            # The next look is soon enough.
+            return
+        self._keeping_short = True
+        try:
+            for _ in range(2):
+                author = author_of(self._writer.state, ROOT_USER_ID)
+                await self.propose(DeleteExpiredTokens(), author)
+                async with self._one_at_a_time:
+                    snapshot = self._writer.take_snapshot()
+                await self._in_thread(self._writer.write_snapshot, snapshot)
+            await self._shorten()
+        except (OSError, SnapshotDamaged, BrokerError) as error:
+            LOG.warning("the metadata still needs its old key: %s", error)
         finally:
             self._keeping_short = False
 

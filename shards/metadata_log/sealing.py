@@ -11,7 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from borzoi.storage.encrypted import Encryption
-from borzoi.storage.encrypted_values import CannotOpenValue, open_value, seal_value
+from borzoi.storage.encrypted_values import (
+    CannotOpenValue,
+    OpenedValue,
+    open_value,
+    seal_value,
+)
+from borzoi.storage.encryption_key import EncryptionKey
 from borzoi.storage.wal import WalDamaged, WalEntry
 
 ENCRYPTED: Final = 1 << 8
@@ -36,6 +42,11 @@ def seal_entry(entry: WalEntry, encryption: Encryption | None) -> WalEntry:
     return replace(entry, command=sealed)
 
 
+def key_of_entry(entry: WalEntry, encryption: Encryption) -> EncryptionKey | None:
+    """The key that opens an entry, None if it is in clear. CannotOpenEntry if none does."""
+    return _opened(entry, encryption).key if entry.flags & ENCRYPTED else None
+
+
 def open_entry(entry: WalEntry, encryption: Encryption | None) -> WalEntry:
     """The entry with its command in clear, whether or not it was encrypted."""
     if not entry.flags & ENCRYPTED:
@@ -45,14 +56,18 @@ def open_entry(entry: WalEntry, encryption: Encryption | None) -> WalEntry:
             f"entry {entry.index} of the metadata log is encrypted, and no key is configured: set"
             " system.encryption.key or system.encryption.key_file"
         )
+    command = _opened(entry, encryption).value
+    return replace(entry, flags=entry.flags & ~ENCRYPTED, command=command)
+
+
+def _opened(entry: WalEntry, encryption: Encryption) -> OpenedValue:
     try:
-        command = open_value(encryption.key, PURPOSE, entry.command, _bound(entry))
+        return open_value(encryption.keys, PURPOSE, entry.command, _bound(entry))
     except CannotOpenValue as error:
         raise CannotOpenEntry(
             f"entry {entry.index} of the metadata log was changed, or encrypted with another key:"
             f" {error}"
         ) from error
-    return replace(entry, flags=entry.flags & ~ENCRYPTED, command=command)
 
 
 def _bound(entry: WalEntry) -> bytes:

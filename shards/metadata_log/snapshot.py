@@ -27,7 +27,13 @@ import msgspec
 from borzoi.messagepack import NotPacked, unpack
 from borzoi.shards.metadata.state import State
 from borzoi.storage.encrypted import Encryption
-from borzoi.storage.encrypted_values import CannotOpenValue, open_value, seal_value
+from borzoi.storage.encrypted_values import (
+    CannotOpenValue,
+    OpenedValue,
+    open_value,
+    seal_value,
+)
+from borzoi.storage.encryption_key import EncryptionKey
 from borzoi.storage.files import Files, Path
 from borzoi.storage.wal import EntryPlace, place_behind, start_of
 
@@ -109,7 +115,7 @@ def load(data: bytes, encryption: Encryption | None = None) -> Snapshot:
     magic, _, position, first, length = HEADER.unpack_from(data)
     body = data[HEADER.size : HEADER.size + length]
     if magic == ENCRYPTED_MAGIC:
-        body = _opened(body, index, encryption)
+        body = _opened(body, index, encryption).value
     try:
         state = unpack(body, State)
     except NotPacked as error:
@@ -117,11 +123,11 @@ def load(data: bytes, encryption: Encryption | None = None) -> Snapshot:
     return Snapshot(state, EntryPlace(index, position), first)
 
 
-def _opened(body: bytes, index: int, encryption: Encryption | None) -> bytes:
+def _opened(body: bytes, index: int, encryption: Encryption | None) -> OpenedValue:
     if encryption is None:
         raise SnapshotEncrypted("it is encrypted, and no key is configured")
     try:
-        return open_value(encryption.key, PURPOSE, body, INDEX.pack(index))
+        return open_value(encryption.keys, PURPOSE, body, INDEX.pack(index))
     except CannotOpenValue as error:
         raise SnapshotDamaged(str(error)) from error
 
@@ -132,6 +138,15 @@ def read_snapshot(
     """The snapshot in this file, None if there is no such file."""
     data = _read_whole(files, path)
     return None if data is None else load(data, encryption)
+
+
+def key_of_snapshot(files: Files, path: Path, encryption: Encryption) -> EncryptionKey | None:
+    """The key that opens the snapshot in this file, None if it is in clear or not there."""
+    data = _read_whole(files, path)
+    if data is None or data[: len(MAGIC)] == MAGIC:
+        return None
+    index = checked_index(data)
+    return _opened(data[HEADER.size : -CHECKSUM_SIZE], index, encryption).key
 
 
 def read_index(files: Files, path: Path) -> int | None:

@@ -31,6 +31,10 @@ BACKLOG: Final = {
     "waited_s": ("compression_waiting_seconds", "For how long the first of these has waited."),
     "left_plain": ("compression_plain_segments", "Segments that stay plain: damaged, or larger."),
 }
+KEY_EXCHANGE: Final = {
+    "waiting": ("encryption_old_key_segments", "Segments that need an encryption key of before."),
+    "staying": ("encryption_old_key_damaged_segments", "Of these, those that cannot be read."),
+}
 GAUGES: Final = {
     "pool_bytes": "Size of the memory for bytes on their way, some of it never touched.",
     "pool_free_bytes": "What is free of it.",
@@ -56,6 +60,14 @@ def traffic_families(shards: Mapping[int, ShardFigures]) -> Iterator[Family]:
         yield _counter(name, help, SHARD, _each(found, "kernel", field))
     for field, (name, help) in BACKLOG.items():
         yield _gauge(name, help, _each(found, "backlog", field))
+    for field, (name, help) in KEY_EXCHANGE.items():
+        yield _gauge(name, help, _each(found, "key_exchange", field))
+    yield _counter(
+        "encryption_reencrypted_segments",
+        "Segments that were encrypted once more, with the key of now.",
+        SHARD,
+        _each(found, "key_exchange", "reencrypted"),
+    )
     for field, help in GAUGES.items():
         rows: list[Row] = [((shard,), getattr(one, field)) for shard, one in found.items()]
         yield _gauge(field, help, rows)

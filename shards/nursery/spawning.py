@@ -95,7 +95,10 @@ class Spawner:
         if data.root is not None:
             self._root = Root(data.root.username, hash_password(data.root.password))
         self._lock_fd = data.lock_fd
-        self._encryption_key = data.encryption.key.secret_bytes() if data.encryption else b""
+        self.encryption_keys: tuple[bytes, ...] = ()
+        """What a worker that is started from now on gets; exchanged while the broker runs."""
+        if data.encryption is not None:
+            self.encryption_keys = tuple(key.secret_bytes() for key in data.encryption.keys)
         self._broker_start = broker_start()
         shard_count = len(placement.cpus)
         self._control_layout = ControlLayout(shard_count)
@@ -175,7 +178,7 @@ class Spawner:
             node=cpu.node,
             config=msgspec.Raw(to_json(self._config)),
             rust_log=self._options.environ.get("RUST_LOG", ""),
-            encryption_key=self._encryption_key,
+            encryption_keys=self.encryption_keys,
             follower=self._options.follower,
             shares_port=self._options.shares_port,
             root=self._root if worker.shard == 0 else None,

@@ -7,8 +7,10 @@ renumbers it.
 
     supervisor -> worker   recover, listen(doors), stop,
                            replace_peer(shard, generation) + 2 fds, adopt(session) + 1 fd,
-                           refuse(refused), renew + 1 fd with the certificates
+                           refuse(refused), renew + 1 fd with the certificates,
+                           keys(generation) + 1 fd with the encryption keys
     worker -> supervisor   metadata_ready(root_created), recovered,
+                           keys_taken(generation), reencrypted(reason: the id of the key),
                            listening(doors), cannot_boot(reason),
                            peer_replaced(shard, generation),
                            hand_over(shard, session) + 1 fd, passed on as adopt
@@ -62,8 +64,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     root: Root | None
     # A start that is not asked to keep it ends with it, where others can log in.
     refuses_known_password: bool
-    # Empty if nothing is or was encrypted.
-    encryption_key: bytes
+    # That of now first. Empty if nothing is or was encrypted.
+    encryption_keys: tuple[bytes, ...]
     # None on the first boot: the worker waits for orders. A restarted one goes on by itself, with
     # the doors that its predecessor had.
     doors: dict[str, str] | None
@@ -172,6 +174,21 @@ def write_shown(certificates: dict[str, Certificate]) -> int:
     fd = os.memfd_create("borzoi-certificates", os.MFD_CLOEXEC)
     os.write(fd, msgspec.json.encode(certificates))
     return fd
+
+
+def write_keys(keys: tuple[bytes, ...]) -> int:
+    """A memfd with the encryption keys that count from now on, the one that encrypts first."""
+    fd = os.memfd_create("borzoi-keys", os.MFD_CLOEXEC)
+    os.write(fd, msgspec.json.encode(keys))
+    return fd
+
+
+def read_keys(fd: int) -> tuple[bytes, ...]:
+    """The encryption keys, read and closed."""
+    try:
+        return msgspec.json.decode(os.pread(fd, SPEC_SIZE_MAX, 0), type=tuple[bytes, ...])
+    finally:
+        os.close(fd)
 
 
 def read_shown(fd: int) -> dict[str, Certificate]:

@@ -45,6 +45,7 @@ from borzoi.shards.nursery.spawning import Spawner, WorkerProcess
 from borzoi.shards.orders.spec import CANNOT_BOOT, Event, Order, write_shown
 from borzoi.shards.process.greeting import Greeting, greet
 from borzoi.shards.process.hangup import Hangup
+from borzoi.shards.process.key_rotation import KeyRotation
 from borzoi.shards.process.orderly_stop import STOPPED, OrderlyStop
 from borzoi.shards.process.service_notice import ServiceNotice
 from borzoi.shards.process.worker_deaths import WorkerDeaths
@@ -166,6 +167,11 @@ class Supervisor:
             seconds(config.limits.heartbeat_timeout),
         )
         self._hangup = Hangup()
+        self._keys: KeyRotation | None = None
+        if data.encryption is not None:
+            self._keys = KeyRotation(
+                config, data.layout, data.encryption, spawner, self._workers, self._order
+            )
         self._replacing: set[asyncio.Task[None]] = set()
         self._watch_due_at = 0.0
         self._notice = ServiceNotice()
@@ -333,6 +339,12 @@ class Supervisor:
             if event.generation == replaced.generation:
                 replaced.acknowledged.add(worker.shard)
                 replaced.events.put_nowait(event)
+        elif event.event == "keys_taken":
+            if self._keys is not None:
+                self._keys.taken(worker.shard, event.generation)
+        elif event.event == "reencrypted":
+            if self._keys is not None:
+                self._keys.reencrypted(worker, event.reason)
         elif event.event == "cannot_boot":
             say(f"borzoi: {event.reason}", err=True)
             self._fail()
@@ -437,6 +449,8 @@ class Supervisor:
         self._watch_due_at = self._loop.time() + WATCH_INTERVAL_S
         self._reap_orphans()
         self._notice.alive()
+        if self._keys is not None:
+            self._keys.look()
         if late_s > WATCH_LATE_MAX_S:
             # We did not move either: the whole broker was paused. Give the workers their turn.
             LOG.warning("the broker stood still for %.1f s", late_s)

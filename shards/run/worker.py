@@ -41,6 +41,7 @@ from borzoi.shards.orders.spec import (
     Event,
     Order,
     WorkerSpec,
+    read_keys,
     read_shown,
 )
 from borzoi.shards.rings.peers import Peers
@@ -51,6 +52,7 @@ from borzoi.shards.wiring.cannot_boot import CannotBoot
 from borzoi.shards.wiring.memory import ShardMemory
 from borzoi.shards.wiring.shard import Shard
 from borzoi.shards.wiring.storage import ShardStorage
+from borzoi.storage.encryption_key import EncryptionKey
 from borzoi.storage.wal import WalDamaged
 
 LOG: Final = logging.getLogger(__name__)
@@ -294,6 +296,8 @@ class Worker:
             self._replace_peer(order, fds)
         elif order.order == "refuse":
             self._shard.listener.refuse(order.refused)
+        elif order.order == "keys":
+            self._take_keys(order, fds)
         elif order.order == "renew":
             self._certificates = read_shown(fds[0])
             if self._is_listening:
@@ -303,6 +307,15 @@ class Worker:
             assert order.session is not None
             arrived = socket.socket(fileno=fds[0])
             self._tasks.start(self._shard.listener.adopt(arrived, order.session))
+
+    def _take_keys(self, order: Order, fds: list[int]) -> None:
+        """Other encryption keys: the answer lets the supervisor go on with the exchange."""
+        encryption = self._storage.encryption
+        assert encryption is not None, "a key is exchanged where there is one"
+        encryption.take([EncryptionKey(key) for key in read_keys(fds[0])])
+        if self._is_listening:
+            self._shard.segment_work.key_exchanged()
+        self.tell(Event("keys_taken", shard=self._spec.shard, generation=order.generation))
 
     def _replace_peer(self, order: Order, fds: list[int]) -> None:
         control_fd, arena_fd = fds

@@ -8,9 +8,9 @@ Names and defaults are those of the Iggy 0.8.0 server, so that its files and its
 variables work. The differences are ours: `system.sharding.cpu_allocation` and
 `system.state.enforce_fsync` have other defaults, `system.partition.durability`,
 `system.segment.protect_unread`, `system.segment.unread_grace`, `system.encryption.key_file`,
-`system.state.snapshot_entries`, `system.state.snapshot_size`, `system.logging.json`,
-`system.stop_timeout`, `client_ca_file` and `client_auth` of a door's TLS, and the tables `limits`,
-`metrics`, `console`, `liftbridge` and `data_maintenance.archiver` are new.
+`system.encryption.old_keys`, `system.state.snapshot_entries`, `system.state.snapshot_size`,
+`system.logging.json`, `system.stop_timeout`, `client_ca_file` and `client_auth` of a door's TLS,
+and the tables `limits`, `metrics`, `console`, `liftbridge` and `data_maintenance.archiver` are new.
 """
 
 from __future__ import annotations
@@ -410,11 +410,12 @@ class Logging(Table, frozen=True, kw_only=True):
 
 
 class Encryption(Table, frozen=True, kw_only=True):
-    """`key_file` (ours) names a file that holds the key."""
+    """Ours are `key_file`, a file that holds the key, and `old_keys`, those of before."""
 
     enabled: Flag = False
     key: Secret = ""
     key_file: Text = ""
+    old_keys: Secret = ""
 
 
 class Compression(Table, frozen=True, kw_only=True):

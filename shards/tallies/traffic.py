@@ -39,6 +39,14 @@ class CompressionBacklog(NamedTuple):
     left_plain: int = 0
 
 
+class KeyExchange(NamedTuple):
+    """Segments that need an older encryption key, those done since the start, those that stay."""
+
+    waiting: int = 0
+    reencrypted: int = 0
+    staying: int = 0
+
+
 NO_TIMES: Final = Times([], 0.0)
 
 
@@ -52,6 +60,7 @@ class Traffic(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     syncs: Times = NO_TIMES
     loop_lag: Times = NO_TIMES
     backlog: CompressionBacklog = CompressionBacklog()
+    key_exchange: KeyExchange = KeyExchange()
     pool_bytes: int = 0
     pool_free_bytes: int = 0
     kernel: Kernel = Kernel()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
 
-from borzoi.shards.directory.key import configured_key
+from borzoi.shards.directory.key import configured_keys, encryption_of
 from borzoi.shards.metadata_log.follower import MetadataCopy, open_copy
 from borzoi.shards.metadata_log.snapshot import SnapshotDamaged, index_in, previous_path
 from borzoi.shards.settings.schema import System
@@ -26,9 +26,10 @@ from borzoi.storage.archive.manifest import (
 )
 from borzoi.storage.archive.store import ArchiveStore
 from borzoi.storage.encrypted import Encryption
-from borzoi.storage.encryption_key import compare_check, has_check
+from borzoi.storage.encryption_key import KeyRefused, compare_check, write_check
 from borzoi.storage.files import Files
 from borzoi.storage.layout import DataLayout
+from borzoi.storage.used_keys import NO_KEY, used_by_segments
 from borzoi.storage.wal import (
     EntryPlace,
     PublishedLog,
@@ -130,9 +131,29 @@ def open_key(system: System, directory: str, files: Files) -> Encryption | None:
     What is added to them is encrypted if they are.
     """
     layout = DataLayout(directory)
-    key = configured_key(system.encryption)
-    compare_check(layout, files, key)
-    return None if key is None else Encryption(key, encrypts=has_check(layout, files))
+    keys = configured_keys(system.encryption)
+    needed = compare_check(layout, files, keys)
+    return encryption_of(keys, needed, encrypts=bool(needed)) if keys else None
+
+
+def tie_to_keys(layout: DataLayout, work: str, encryption: Encryption | None, files: Files) -> None:
+    """Have the directory ask for the keys of what came back: segments may be older than the state.
+
+    An archive keeps what was encrypted with a key that was exchanged since. KeyRefused without it.
+    """
+    used = [key_id for key_id in used_by_segments(layout, files) if key_id != NO_KEY]
+    keys = [] if encryption is None else list(encryption.keys)
+    known = {key.id for key in keys}
+    if missing := [key_id.hex() for key_id in used if key_id not in known]:
+        raise KeyRefused(
+            f"the archive holds segments that were encrypted with the key {', '.join(missing)},"
+            " which is not configured: put it back, as a further line in the file of"
+            " system.encryption.key_file or into system.encryption.old_keys"
+        )
+    needed = compare_check(DataLayout(work), files, keys)
+    more = [key for key in keys if key.id in used and key not in needed]
+    if more:
+        write_check(DataLayout(work), files, [*needed, *more])
 
 
 def load_state(directory: str, files: Files, encryption: Encryption | None) -> MetadataCopy:

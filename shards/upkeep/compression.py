@@ -45,11 +45,14 @@ from borzoi.shards.upkeep.compression_backlog import (
     place_of,
 )
 from borzoi.storage.codecs import Codec
-from borzoi.storage.compressor import CompressionStopped, NotCompressed, compress_segment
+from borzoi.storage.compressed_log import packed_form
+from borzoi.storage.compressor import CompressionStopped, compress_segment
 from borzoi.storage.files import Files
 from borzoi.storage.layout import compressing_path
 from borzoi.storage.ratio import Ratio
+from borzoi.storage.sealed_blocks import SegmentStays
 from borzoi.storage.segment import Compressed, SealedSegment
+from borzoi.storage.segment_form import SegmentForm
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -126,6 +129,11 @@ class _Job(NamedTuple):
     @property
     def place(self) -> SegmentPlace:
         return place_of(self.partition.target, self.segment)
+
+
+class _Made(NamedTuple):
+    size: int
+    form: SegmentForm
 
 
 class Compressing:
@@ -276,14 +284,16 @@ class Compressing:
                     lambda: self._stopped,
                     cipher=job.partition.log.cipher,
                 )
-            except (OSError, MemoryError, NotCompressed, CompressionStopped) as error:
+                path = compressing_path(directory, job.segment.first_offset, job.codec)
+                made = _Made(size, packed_form(path, self._files))
+            except (OSError, MemoryError, SegmentStays, CompressionStopped) as error:
                 self._loop.call_soon_threadsafe(self._failed, job, error)
             except Exception as error:
                 # A fault of ours, but all that waits behind this segment must not suffer from it.
                 LOG.exception("compressing in %s broke", directory)
-                self._loop.call_soon_threadsafe(self._failed, job, NotCompressed(str(error)))
+                self._loop.call_soon_threadsafe(self._failed, job, SegmentStays(str(error)))
             else:
-                self._loop.call_soon_threadsafe(self._place, job, size)
+                self._loop.call_soon_threadsafe(self._place, job, made)
 
         self._thread.submit(run)
 
@@ -295,7 +305,7 @@ class Compressing:
             return
         # A file that is lost does not come back: what lies behind it must not wait for it.
         times = 1
-        if isinstance(error, NotCompressed | FileNotFoundError):
+        if isinstance(error, SegmentStays | FileNotFoundError):
             self._backlog.leave_plain(job.place)
         else:
             times = self._backlog.failed(job.place)
@@ -316,9 +326,11 @@ class Compressing:
         self._waiting.pop(job.partition, None)
         self._failed(job, error)
 
-    def _place(self, job: _Job, size: int) -> None:
+    def _place(self, job: _Job, made: _Made) -> None:
         log, first = job.partition.log, job.segment.first_offset
-        if self._stopped or not job.partition.alive:
+        # With a key that was exchanged meanwhile nothing comes into being any more.
+        is_outdated = log.cipher is not None and log.cipher.is_outdated(made.form)
+        if self._stopped or not job.partition.alive or is_outdated:
             self._remove_temporary(job)
             return
         try:
@@ -335,11 +347,11 @@ class Compressing:
                 self._files.fsync_directory(log.directory)
             except OSError as error:
                 failed = error
-            self._loop.call_soon_threadsafe(self._retire, job, size, failed)
+            self._loop.call_soon_threadsafe(self._retire, job, made, failed)
 
         self._thread.submit(run)
 
-    def _retire(self, job: _Job, size: int, failed: OSError | None) -> None:
+    def _retire(self, job: _Job, made: _Made, failed: OSError | None) -> None:
         partition, first = job.partition, job.segment.first_offset
         if failed is not None:
             # Both are there, and the plain one counts until it is all done once more.
@@ -349,10 +361,12 @@ class Compressing:
             self._end()
             return
         target = partition.target
-        compressed = Compressed(job.codec, size)
+        compressed = Compressed(job.codec, made.size)
         name = f"{TRASH_PREFIX}{target.namespace}-{target.birth}"
         try:
-            paths = partition.log.segments.retire_plain(first, compressed, self._trash_dir, name)
+            paths = partition.log.segments.retire_plain(
+                first, compressed, made.form, self._trash_dir, name
+            )
         except OSError as error:
             self._put_off(job, error)
             return

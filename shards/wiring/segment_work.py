@@ -1,4 +1,4 @@
-"""What a shard does to sealed segments by itself: compression, archive, retention.
+"""What a shard does to sealed segments by itself: compression, archive, retention, other keys.
 
 Made of parts of the shard. Begun by the worker once it serves, and stopped before the storage is
 closed. Always: what is sealed or repaired reaches compression, and a segment that is to be archived
@@ -7,6 +7,7 @@ before it goes is not deleted earlier.
 
 import asyncio
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from borzoi.quantities import seconds
@@ -14,17 +15,20 @@ from borzoi.router.board import Board
 from borzoi.router.placement import unpack_namespace
 from borzoi.router.target import Target
 from borzoi.shards.changes.service import MetadataService, published_log
+from borzoi.shards.changes.writing import MetadataWriting
 from borzoi.shards.config import Config
 from borzoi.shards.loop.clock import BrokerClock
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.observing.upkeep_report import UpkeepStats
-from borzoi.shards.orders.spec import WorkerSpec
+from borzoi.shards.orders.spec import Event, WorkerSpec
 from borzoi.shards.ports.owners import PartitionOwners
 from borzoi.shards.reading.describe import Describer
 from borzoi.shards.reading.readers import SegmentReplaced
 from borzoi.shards.rings.peers import Peers
+from borzoi.shards.rotation.metadata_keys import MetadataKeys
+from borzoi.shards.rotation.reencryption import Reencrypting
 from borzoi.shards.settings.schema import archives
-from borzoi.shards.tallies.traffic import CompressionBacklog
+from borzoi.shards.tallies.traffic import CompressionBacklog, KeyExchange
 from borzoi.shards.upkeep.archive_store import open_store
 from borzoi.shards.upkeep.archiver import Archiver
 from borzoi.shards.upkeep.compression import Compressing, InForce, in_force, low_priority_thread
@@ -34,7 +38,7 @@ from borzoi.storage.retention import Protection
 
 
 class SegmentWork:
-    """The compressor, the archiver and the cleaner of one shard, as far as they are wanted."""
+    """Compressor, archiver, cleaner and reencryptor of one shard, as far as they are wanted."""
 
     def __init__(
         self,
@@ -49,6 +53,8 @@ class SegmentWork:
         peers: Peers,
         describer: Describer,
         clock: BrokerClock,
+        writing: MetadataWriting | None,
+        tell_supervisor: Callable[[Event], None],
     ) -> None:
         self._spec = spec
         self._config = config
@@ -63,7 +69,10 @@ class SegmentWork:
         self._clock = clock
         self._began = time.monotonic()
         self.archiver = self._new_archiver() if archives(config) else None
+        # One for both that write segments once more: they take turns.
+        self._thread = low_priority_thread()
         self._compressing = self._new_compressing()
+        self._reencrypting = self._new_reencrypting(writing, tell_supervisor)
 
     def start(self) -> None:
         """Begin; each comes first after an interval."""
@@ -72,12 +81,21 @@ class SegmentWork:
         if self.archiver is not None:
             self.archiver.start()
         self._compressing.start()
+        if self._reencrypting is not None:
+            self._reencrypting.look()
 
     def stop(self) -> None:
         """Begin nothing more."""
         if self.archiver is not None:
             self.archiver.stop()
         self._compressing.stop()
+        if self._reencrypting is not None:
+            self._reencrypting.stop()
+
+    def key_exchanged(self) -> None:
+        """The encryption has another key: what needs the one of before is encrypted again."""
+        if self._reencrypting is not None:
+            self._reencrypting.look()
 
     def stats(self) -> UpkeepStats:
         """What was deleted, archived and compressed since the start."""
@@ -89,6 +107,10 @@ class SegmentWork:
     def compression_backlog(self) -> CompressionBacklog:
         """What waits to be compressed."""
         return self._compressing.last_measured()
+
+    def key_exchange(self) -> KeyExchange:
+        """What needs an encryption key of before."""
+        return KeyExchange() if self._reencrypting is None else self._reencrypting.figures()
 
     def _new_archiver(self) -> Archiver:
         spec, config, storage = self._spec, self._config, self._storage
@@ -116,7 +138,7 @@ class SegmentWork:
         storage = self._storage
         compressing = Compressing(
             self._loop,
-            low_priority_thread(),
+            self._thread,
             storage.files,
             storage.layout.trash,
             lambda: list(storage.partitions),
@@ -127,13 +149,38 @@ class SegmentWork:
         storage.repairing.on_repaired = compressing.repaired
         return compressing
 
+    def _new_reencrypting(
+        self, writing: MetadataWriting | None, tell_supervisor: Callable[[Event], None]
+    ) -> Reencrypting | None:
+        storage = self._storage
+        encryption = storage.encryption
+        if encryption is None:
+            return None
+        metadata = None
+        if writing is not None:
+            metadata = MetadataKeys(
+                writing, storage.layout, storage.files, encryption, storage.disk
+            )
+        return Reencrypting(
+            self._loop,
+            self._tasks,
+            self._thread,
+            storage.files,
+            encryption,
+            lambda: list(storage.partitions),
+            storage.commit,
+            metadata,
+            self._tell_replaced,
+            lambda key_id: tell_supervisor(Event("reencrypted", reason=key_id.hex())),
+        )
+
     def _codec_of(self, target: Target) -> InForce | None:
         stream_id, topic_id, _ = unpack_namespace(target.namespace)
         topic = self._metadata.refresh().find_topic(stream_id, topic_id)
         return None if topic is None else in_force(self._config.system.compression, topic)
 
     def _tell_replaced(self, target: Target, segment: int) -> None:
-        """Let every shard unmap the plain log of a segment that was compressed."""
+        """Let every shard unmap the file of a segment that has another one now."""
         self._storage.readers.replaced(target, segment)
         self._peers.tell_all(SegmentReplaced(target, segment))
 

@@ -403,6 +403,8 @@ class Shard:
             self._peers,
             self._describer,
             self._clock,
+            self.writing,
+            self._supervisor.tell,
         )
 
     def _new_revocations(self) -> Revocations:
@@ -541,6 +543,7 @@ class Shard:
             syncs=storage.commit.counts.syncs(),
             loop_lag=self._loop_lag.times(),
             backlog=self.segment_work.compression_backlog(),
+            key_exchange=self.segment_work.key_exchange(),
             pool_bytes=pool.budget_bytes,
             pool_free_bytes=pool.budget_bytes - pool.in_use_bytes,
             kernel=kernel_figures(),

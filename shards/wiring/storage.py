@@ -84,9 +84,9 @@ class ShardStorage:
             Path(system.path), system.stream.path, system.topic.path, system.partition.path
         )
         self.encryption: Encryption | None = None
-        if spec.encryption_key:
-            key = EncryptionKey(spec.encryption_key)
-            self.encryption = Encryption(key, encrypts=system.encryption.enabled)
+        if spec.encryption_keys:
+            key, *old = map(EncryptionKey, spec.encryption_keys)
+            self.encryption = Encryption(key, encrypts=system.encryption.enabled, old=old)
         self.copy_memory = CopyMemory(config.limits.copied_size_max, config.limits.share_weight)
         self.residency = Residency(
             mapped_bound_per_shard(config, spec.shard_count, granted_memory())

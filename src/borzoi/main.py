@@ -30,6 +30,7 @@ BROKER: Final[Mapping[str, Place]] = {
     "doctor": Place("borzoi.shards.doctor.command:doctor", "Look whether a broker can run here."),
     "check": Place(f"{_BROKER}.commands:check_command", "Verify a data directory."),
     "compression": Place(f"{_BROKER}.commands:compression_command", "What compression saves."),
+    "encryption": Place("borzoi.shards.keys.command:encryption", "Keys, and another key."),
     "config": Place(f"{_BROKER}.commands:config", "Look at the configuration."),
     "archive": Place(f"{_BROKER}.archive_commands:archive", "Look at the archive, or restore."),
     "reset-root": Place(f"{_BROKER}.commands:reset_root_command", "A new password for root."),

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from tests.broker import HTTP, BrokerProcess
 from tests.console.browsing import PATIENCE_MS, PHONE, Console, tab
+from tests.console.many import run as run_many
 from tests.http_client import HttpClient
 
 pytestmark = pytest.mark.slow
@@ -477,6 +478,12 @@ def test_long_lists_hold_few_rows(console: Console, root: HttpClient) -> None:
     assert rows.count() < 80
     console.fill("Filter by name", "topic-04242")
     expect(rows).to_have_count(10)
+
+
+def test_many_real_messages_are_gone_through(browser: Browser, tmp_path: Path) -> None:
+    """The short form of tests.console.many."""
+    seen = run_many(tmp_path / "data", 100, 200_000, browser)
+    assert seen.gaps_ms.keys() == {"overview", "streams", "topics", "messages", "tail"}
 
 
 def test_a_session_that_is_withdrawn_begins_again(console: Console, root: HttpClient) -> None:

@@ -1,4 +1,6 @@
-"""No nonce twice: count all that are drawn, over restarts, torn tails, failed writes and purges.
+"""No nonce twice: count all that are drawn, whatever happens meanwhile.
+
+Restarts, torn tails, failed writes, purges, and keys that are exchanged to and fro.
 
     python -m tests.crash.nonces --messages 1000000
 
@@ -18,11 +20,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from borzoi.protocol.errors import CannotSaveMessagesToSegment
-from borzoi.storage.encrypted import SegmentCipher
+from borzoi.storage.encrypted import Encryption, SegmentCipher
 from borzoi.storage.segment_form import HEADER_SIZE, NONCE_SIZE, form_of
-from tests.storage.ciphers import partition_cipher
+from tests.storage.ciphers import KEY, NAMESPACE, OTHER_KEY
 from tests.storage.faults import FailingFiles
-from tests.storage.partitions import Partition, begin_next_life
+from tests.storage.partitions import BIRTH, Partition, begin_next_life
 
 BATCH_SIZE: Final = 50
 LENGTHS: Final = struct.Struct("<48xII8x")
@@ -38,6 +40,7 @@ class Counted(NamedTuple):
     torn: int
     failed: int
     purged: int
+    exchanged: int  # segments that were encrypted once more
 
 
 class Notes:
@@ -69,9 +72,11 @@ def count_nonces(root: Path, messages: int, seed: int) -> Counted:
     """Append so many messages to one partition while everything happens to it."""
     rng = random.Random(seed)
     files = FailingFiles()
-    partition = Partition(root, segment_size_max=1 << 16, files=files, cipher=partition_cipher())
+    encryption = Encryption(KEY, encrypts=True)
+    cipher = encryption.partition(NAMESPACE, BIRTH)
+    partition = Partition(root, segment_size_max=1 << 16, files=files, cipher=cipher)
     notes = Notes()
-    appended = opened = torn = failed = purged = 0
+    appended = opened = torn = failed = purged = exchanged = 0
     with notes.taken():
         while appended < messages:
             for _ in range(rng.randrange(1, 20)):
@@ -80,7 +85,7 @@ def count_nonces(root: Path, messages: int, seed: int) -> Counted:
                 count = rng.randrange(1, BATCH_SIZE)
                 partition.append(*[payload] * count)
                 appended += count
-            match rng.randrange(4):
+            match rng.randrange(5):
                 case 0:
                     failed += _append_to_full_disk(partition, files)
                 case 1:
@@ -92,9 +97,13 @@ def count_nonces(root: Path, messages: int, seed: int) -> Counted:
                     opened += 1
                 case 3 if rng.randrange(10) == 0:
                     birth = partition.birth + 1
-                    partition.cipher = partition_cipher(birth=birth)
+                    partition.cipher = encryption.partition(NAMESPACE, birth)
                     begin_next_life(partition, birth)
                     purged += 1
+                case 4:
+                    encryption.take(encryption.keys[::-1] if exchanged else (OTHER_KEY, KEY))
+                    partition.log.roll()
+                    exchanged += partition.reencrypt()
                 case _:
                     pass
             if partition.log.written.segment_count > 20:
@@ -102,7 +111,9 @@ def count_nonces(root: Path, messages: int, seed: int) -> Counted:
         for log in Path(partition.directory).glob("*.log"):
             assert _stored_nonces(log.read_bytes()) <= notes.different
     partition.log.close()
-    return Counted(appended, notes.drawn, len(notes.different), opened, torn, failed, purged)
+    return Counted(
+        appended, notes.drawn, len(notes.different), opened, torn, failed, purged, exchanged
+    )
 
 
 def _append_to_full_disk(partition: Partition, files: FailingFiles) -> bool:

@@ -17,6 +17,7 @@ def test_no_nonce_is_drawn_twice(tmp_path: Path) -> None:
     # One for each seal, and a batch has at least one.
     assert counted.drawn == counted.different >= 50_000 // BATCH_SIZE
     assert min(counted.opened, counted.torn, counted.failed, counted.purged) > 0
+    assert counted.exchanged > 10
 
 
 def test_a_counter_that_runs_over_draws_new_random_bits() -> None:

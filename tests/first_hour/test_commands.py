@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
-from borzoi.main import PLACES
+from borzoi.main import PLACES, main
 from tests.broker import BrokerProcess
 from tests.conftest import NewBroker
 from tests.first_hour.conftest import PROGRAM, CommandLine
@@ -181,6 +183,31 @@ def test_lists_and_numbers_in_iggys_forms(cli: CommandLine, stocked: str) -> Non
     assert "\nname                   events\n" in f"\n{shown}"
     assert tomllib.loads(cli.says("stats", "-o", "toml"))["server_version"] == "0.8.0"
     assert json.loads(cli.says("stats", "-o", "json"))["server_version"] == "0.8.0"
+
+
+def commands_of(
+    command: click.Command, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that does something, with its words."""
+    if not isinstance(command, click.Group):
+        yield words, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from commands_of(found, (*words, name))
+
+
+def test_every_command_takes_json_but_those_that_print_something_else() -> None:
+    found = dict(commands_of(main))
+    without = {
+        words[0]
+        for words, command in found.items()
+        if not any("--json" in option.opts for option in command.params)
+    }
+    assert without == {"bench", "completion", "test"}
+    assert len(found) > 60
 
 
 def test_every_kind_of_command_speaks_json(cli: CommandLine, tmp_path: Path) -> None:

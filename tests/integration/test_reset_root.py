@@ -1,5 +1,6 @@
 """The way back in when the root password is lost: only while no broker runs, never by argument."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,8 @@ def test_a_new_password_for_a_stopped_broker(new_broker: NewBroker) -> None:
     assert "another broker uses it" in running.stderr
     broker.kill()
 
+    made = reset(broker.data, "--generate", "--json")
+    assert json.loads(made.stdout).keys() == {"username", "password"}
     done = reset(broker.data, stdin="marker of the new password\n")
     assert done.returncode == 0, done.stderr
     assert "the root user 'boss' has a new password" in done.stderr

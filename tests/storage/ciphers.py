@@ -23,6 +23,11 @@ def partition_cipher(
     return Encryption(key, encrypts=encrypts).partition(namespace, birth)
 
 
+def exchanged() -> Encryption:
+    """Both keys, where the other one encrypts by now."""
+    return Encryption(OTHER_KEY, encrypts=True, old=[KEY])
+
+
 def encrypted_partition(root: Path, **options: Any) -> Partition:
     return Partition(root, cipher=partition_cipher(), **options)
 

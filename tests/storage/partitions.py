@@ -7,15 +7,17 @@ from borzoi.protocol.errors import CannotReadMessage
 from borzoi.protocol.message import Message, encode_messages
 from borzoi.storage.clean_stop import CleanPartition
 from borzoi.storage.codecs import Codec
+from borzoi.storage.compressed_log import packed_form
 from borzoi.storage.compressor import compress_segment
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
-from borzoi.storage.layout import DataLayout
+from borzoi.storage.layout import DataLayout, stored_log_path
 from borzoi.storage.log import LogSettings, PartitionLog
 from borzoi.storage.mapped import WindowCache
 from borzoi.storage.outcome import Doubt, Slices
 from borzoi.storage.published import Published
 from borzoi.storage.reader import PartitionReader
+from borzoi.storage.reencryptor import reencrypt_segment
 from borzoi.storage.segment import Compressed
 from borzoi.storage.trash import retire_directory
 from tests.endings import new_open_files
@@ -115,10 +117,30 @@ class Partition:
             assert self.log.segments.place_compressed(first_offset, codec)
             self.files.fsync_directory(self.directory)
             compressed = Compressed(codec, size)
+            form = packed_form(stored_log_path(self.directory, first_offset, codec), self.files)
             for path in self.log.segments.retire_plain(
-                first_offset, compressed, self.trash, "plain-7-0"
+                first_offset, compressed, form, self.trash, "plain-7-0"
             ):
                 self.files.unlink(path)
+            self.files.fsync_directory(self.directory)
+        return len(segments)
+
+    def reencrypt(self, *, only: int | None = None) -> int:
+        """Encrypt all that can be with the key of now, as the owner does; how many segments."""
+        self.log.sync()
+        segments = self.log.segments.outdated(self.log.written)
+        if only is not None:
+            segments = [one for one in segments if one.first_offset == only]
+        assert self.cipher is not None or not segments
+        for segment in segments:
+            assert self.cipher is not None
+            form, old_file = reencrypt_segment(
+                self.directory, segment, self.files, lambda: False, self.cipher
+            )
+            try:
+                assert self.log.segments.place_reencrypted(segment, form)
+            finally:
+                self.files.close(old_file)
             self.files.fsync_directory(self.directory)
         return len(segments)
 

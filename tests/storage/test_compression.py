@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from borzoi.protocol.errors import BrokerError, InvalidMessageChecksum
 from borzoi.storage.block_index import BLOCK_SIZE, FOOTER, read_block_index
 from borzoi.storage.codecs import Codec
-from borzoi.storage.compressor import CompressionStopped, NotCompressed, compress_segment
+from borzoi.storage.compressor import CompressionStopped, compress_segment
 from borzoi.storage.copy_memory import CopyMemory
 from borzoi.storage.files import Files, FileStatus
 from borzoi.storage.files import Path as FilePath
@@ -20,6 +20,7 @@ from borzoi.storage.layout import COMPRESSED, compressing_path, stored_log_path
 from borzoi.storage.outcome import Doubt, Packed, Slices
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.reader import TRIES_MAX, PartitionReader
+from borzoi.storage.sealed_blocks import SegmentStays
 from borzoi.storage.segment import Compressed
 from tests.storage.crash_states import Crash, after_every_crash
 from tests.storage.faults import ERRORS, FailingFiles
@@ -183,7 +184,7 @@ def test_what_does_not_verify_is_not_compressed(tmp_path: Path) -> None:
         whole = path.read_bytes()
         for damaged in (whole[:-1], whole[:150], whole[:100] + b"\xff" + whole[101:]):
             overwrite(path, damaged)
-            with pytest.raises(NotCompressed):
+            with pytest.raises(SegmentStays):
                 compress()
         overwrite(path, whole)
     with pytest.raises(CompressionStopped):
@@ -201,7 +202,7 @@ def test_what_hardly_shrinks_stays_plain(tmp_path: Path) -> None:
     partition.log.sync()
     small, noise = partition.log.segments.compressible(partition.log.written)
     assert compress_segment(partition.directory, small, Codec.ZSTD, Files(), lambda: False) < 1000
-    with pytest.raises(NotCompressed, match="would still be"):
+    with pytest.raises(SegmentStays, match="would still be"):
         compress_segment(partition.directory, noise, Codec.ZSTD, Files(), lambda: False)
 
 

@@ -11,12 +11,13 @@ from borzoi.protocol.message import decode_messages
 from borzoi.storage.block_index import HEADER
 from borzoi.storage.check_partition import check_partition
 from borzoi.storage.codecs import Codec
-from borzoi.storage.compressor import NotCompressed, compress_segment
+from borzoi.storage.compressor import compress_segment
 from borzoi.storage.encrypted import PartitionCipher
 from borzoi.storage.files import Files
 from borzoi.storage.findings import Findings, Level
 from borzoi.storage.layout import COMPRESSED, stored_log_path
 from borzoi.storage.recent_ids import remember_tail
+from borzoi.storage.sealed_blocks import SegmentStays
 from borzoi.storage.segment_form import COPY_SIZE, HEADER_SIZE, form_of
 from tests.storage.ciphers import OTHER_KEY, encrypted_partition, partition_cipher
 from tests.storage.partitions import ALL, NOW_US, Partition, overwrite, payloads_in
@@ -199,7 +200,7 @@ def test_a_message_that_does_not_open_is_not_compressed(tmp_path: Path) -> None:
     partition.log.sync()
     (segment,) = partition.log.segments.compressible(partition.log.written)
     for cipher in (None, partition_cipher(OTHER_KEY)):
-        with pytest.raises(NotCompressed):
+        with pytest.raises(SegmentStays):
             compress_segment(
                 partition.directory, segment, Codec.ZSTD, Files(), lambda: False, cipher=cipher
             )

@@ -47,20 +47,37 @@ def test_keys_differ() -> None:
 def test_a_directory_knows_its_key(tmp_path: Path) -> None:
     layout = DataLayout(tmp_path)
     assert not has_check(layout, FILES)
-    for key in (None, KEY, OTHER_KEY):
-        compare_check(layout, FILES, key)
-    write_check(layout, FILES, KEY)
+    for keys in ([], [KEY], [OTHER_KEY]):
+        assert compare_check(layout, FILES, keys) == []
+    write_check(layout, FILES, [KEY])
     assert has_check(layout, FILES)
-    compare_check(layout, FILES, KEY)
+    assert compare_check(layout, FILES, [KEY]) == [KEY]
+    assert compare_check(layout, FILES, [OTHER_KEY, KEY]) == [KEY]
     with pytest.raises(KeyRefused, match="not the one that"):
-        compare_check(layout, FILES, OTHER_KEY)
+        compare_check(layout, FILES, [OTHER_KEY])
     with pytest.raises(KeyRefused, match="no key is configured"):
-        compare_check(layout, FILES, None)
+        compare_check(layout, FILES, [])
 
 
-def test_a_damaged_check_is_not_taken_for_a_wrong_key(tmp_path: Path) -> None:
+def test_a_directory_that_needs_two_keys_names_the_one_that_is_not_there(tmp_path: Path) -> None:
     layout = DataLayout(tmp_path)
-    write_check(layout, FILES, KEY)
+    write_check(layout, FILES, [OTHER_KEY, KEY])
+    assert compare_check(layout, FILES, [KEY, OTHER_KEY]) == [OTHER_KEY, KEY]
+    for held, missing in ((KEY, OTHER_KEY), (OTHER_KEY, KEY)):
+        with pytest.raises(KeyRefused, match=f"with the key {missing.id.hex()}, which is not"):
+            compare_check(layout, FILES, [held])
+    # With one key left the file is one that earlier versions read.
+    write_check(layout, FILES, [OTHER_KEY])
+    assert Path(layout.encryption_check_file).read_bytes().startswith(b"BZKEYCK1")
+    assert compare_check(layout, FILES, [OTHER_KEY]) == [OTHER_KEY]
+
+
+@pytest.mark.parametrize("keys", [[KEY], [OTHER_KEY, KEY]])
+def test_a_damaged_check_is_not_taken_for_a_wrong_key(
+    tmp_path: Path, keys: list[EncryptionKey]
+) -> None:
+    layout = DataLayout(tmp_path)
+    write_check(layout, FILES, keys)
     path = Path(layout.encryption_check_file)
     good = path.read_bytes()
     for position in range(len(good)):
@@ -68,7 +85,7 @@ def test_a_damaged_check_is_not_taken_for_a_wrong_key(tmp_path: Path) -> None:
         bad[position] ^= 1
         path.write_bytes(bad)
         with pytest.raises(KeyRefused, match="is damaged"):
-            compare_check(layout, FILES, KEY)
+            compare_check(layout, FILES, keys)
         path.write_bytes(good[:position])
         with pytest.raises(KeyRefused, match="is damaged"):
-            compare_check(layout, FILES, KEY)
+            compare_check(layout, FILES, keys)

@@ -192,7 +192,7 @@ def encrypted(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("KEY", "KEY_FILE"):
         monkeypatch.delenv(f"IGGY_SYSTEM_ENCRYPTION_{name}", raising=False)
     layout = DataLayout(data)
-    write_check(layout, Files(), KEY)
+    write_check(layout, Files(), [KEY])
     writer = open_writer(
         layout.state_log,
         layout.state_snapshot,

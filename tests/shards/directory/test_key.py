@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from borzoi.protocol.commands.streams import CreateStream
-from borzoi.shards.directory.key import KEY_FILE_SIZE_MAX, configured_key, open_encryption
+from borzoi.shards.directory.key import KEY_FILE_SIZE_MAX, configured_keys, open_encryption
 from borzoi.shards.metadata_log.writer import open_writer
 from borzoi.shards.settings.errors import ConfigError
 from borzoi.shards.settings.schema import Compression, System
@@ -39,18 +39,64 @@ def system(*, enabled: bool = True, key: str = TEXT, key_file: str = "") -> Syst
 
 
 def test_a_key_from_the_config_or_from_a_file(tmp_path: Path) -> None:
-    assert configured_key(EncryptionConfig()) is None
-    assert configured_key(EncryptionConfig(key=TEXT)) == KEY
+    assert configured_keys(EncryptionConfig()) == []
+    assert configured_keys(EncryptionConfig(key=TEXT)) == [KEY]
     for data in (TEXT.encode(), f"{TEXT}\n".encode(), KEY.secret_bytes()):
         file = key_file(tmp_path, data)
-        assert configured_key(EncryptionConfig(key_file=file)) == KEY
-        assert configured_key(EncryptionConfig(key=TEXT, key_file=file)) == KEY
+        assert configured_keys(EncryptionConfig(key_file=file)) == [KEY]
+        assert configured_keys(EncryptionConfig(key=TEXT, key_file=file)) == [KEY]
+
+
+def test_keys_of_before_are_further_lines_or_a_setting_of_their_own(tmp_path: Path) -> None:
+    file = key_file(tmp_path, f"# the second one is of 2026\n{OTHER_TEXT}\n\n{TEXT}\n".encode())
+    assert configured_keys(EncryptionConfig(key_file=file)) == [OTHER_KEY, KEY]
+    assert configured_keys(EncryptionConfig(key=OTHER_TEXT, key_file=file)) == [OTHER_KEY, KEY]
+    both = f"{TEXT}, {OTHER_TEXT}"
+    assert configured_keys(EncryptionConfig(key=OTHER_TEXT, old_keys=both)) == [OTHER_KEY, KEY]
+    with pytest.raises(ConfigError, match="old_keys without"):
+        configured_keys(EncryptionConfig(old_keys=TEXT))
+    with pytest.raises(ConfigError, match=r"old_keys cannot be used") as raised:
+        configured_keys(EncryptionConfig(key=TEXT, old_keys="hunter2"))
+    assert "hunter2" not in str(raised.value)
+
+
+def test_encryption_begins_beside_segments_in_clear(tmp_path: Path) -> None:
+    Partition(tmp_path).append(b"in clear")
+    begun = open_encryption(system(), DataLayout(tmp_path), FILES)
+    assert begun is not None
+    assert begun.encrypts
+
+
+def test_a_key_is_exchanged_by_a_start_that_has_both(tmp_path: Path) -> None:
+    layout = DataLayout(tmp_path)
+    open_encryption(system(), layout, FILES)
+    file = key_file(tmp_path, f"{OTHER_TEXT}\n{TEXT}\n".encode())
+    exchanged = open_encryption(system(key="", key_file=file), layout, FILES)
+    assert exchanged is not None
+    assert (exchanged.key, exchanged.keys) == (OTHER_KEY, (OTHER_KEY, KEY))
+    # From now on it needs both, whichever is the first one.
+    for text in (TEXT, OTHER_TEXT):
+        with pytest.raises(KeyRefused, match="still holds data that was encrypted with the key"):
+            open_encryption(system(key=text), layout, FILES)
+    off = open_encryption(system(enabled=False, key="", key_file=file), layout, FILES)
+    assert off is not None
+    assert off.key == OTHER_KEY
+
+
+def test_encryption_that_is_off_exchanges_nothing(tmp_path: Path) -> None:
+    layout = DataLayout(tmp_path)
+    open_encryption(system(), layout, FILES)
+    file = key_file(tmp_path, f"{OTHER_TEXT}\n{TEXT}\n".encode())
+    off = open_encryption(system(enabled=False, key="", key_file=file), layout, FILES)
+    assert off is not None
+    assert off.key == KEY, "what is compressed stays with the key that the directory knows"
+    assert open_encryption(system(), layout, FILES) is not None
 
 
 def test_two_different_keys_are_a_contradiction(tmp_path: Path) -> None:
     file = key_file(tmp_path, OTHER_TEXT.encode())
     with pytest.raises(ConfigError, match="hold different keys") as raised:
-        configured_key(EncryptionConfig(key=TEXT, key_file=file))
+        configured_keys(EncryptionConfig(key=TEXT, key_file=file))
     assert TEXT not in str(raised.value)
     assert OTHER_TEXT not in str(raised.value)
 
@@ -60,25 +106,25 @@ def test_two_different_keys_are_a_contradiction(tmp_path: Path) -> None:
 )
 def test_a_file_that_holds_no_key(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(ConfigError, match="cannot be used") as raised:
-        configured_key(EncryptionConfig(key_file=key_file(tmp_path, data)))
+        configured_keys(EncryptionConfig(key_file=key_file(tmp_path, data)))
     assert "hunter2" not in str(raised.value)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
-        configured_key(EncryptionConfig(key_file=str(tmp_path / "absent")))
+        configured_keys(EncryptionConfig(key_file=str(tmp_path / "absent")))
     with pytest.raises(ConfigError, match="Is a directory"):
-        configured_key(EncryptionConfig(key_file=str(tmp_path)))
+        configured_keys(EncryptionConfig(key_file=str(tmp_path)))
 
 
 def test_a_file_that_others_can_read_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = key_file(tmp_path, TEXT.encode())
-    configured_key(EncryptionConfig(key_file=file))
+    configured_keys(EncryptionConfig(key_file=file))
     assert caplog.records == []
     Path(file).chmod(0o640)
-    configured_key(EncryptionConfig(key_file=file))
+    configured_keys(EncryptionConfig(key_file=file))
     assert "others than its owner" in caplog.text
     assert TEXT not in caplog.text
 
