@@ -20,6 +20,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain
 from typing import Final, cast
 
@@ -35,6 +36,7 @@ from borzoi.shards.admission.deadlines import Patience, give_up
 from borzoi.shards.admission.frames import ConnectionLimits
 from borzoi.shards.doors.carried import Connections, SessionOfConnection
 from borzoi.shards.doors.converted import converted, write_converted
+from borzoi.shards.doors.guarded import guarded, watched
 from borzoi.shards.doors.intake import Intake
 from borzoi.shards.doors.large_answer import WHOLE_SIZE_MAX, LargeAnswer
 from borzoi.shards.faults.in_work import NOTHING, REQUEST, InWork, user_bits
@@ -100,7 +102,6 @@ class Connection(asyncio.BufferedProtocol):
         self._is_carried = False  # by a session
         self._slow = slow
         self._course: Course | None = None
-        self._code = 0
 
     # What the event loop calls.
 
@@ -372,30 +373,10 @@ class Connection(asyncio.BufferedProtocol):
     def guard(self, guard: Guard | None) -> None:
         """From the next request on, refuse what `guard` refuses; None: carry out everything."""
         begin = self._session.carry_out
-
-        def unless_refused(
-            code: int, payload: memoryview, buffer: Buffer | None, start: int
-        ) -> None:
-            assert guard is not None
-            if guard.refuses(code, payload):
-                self.reply(REFUSED)
-            else:
-                begin(code, payload, buffer, start)
-
-        carry_out = begin if guard is None else unless_refused
+        if guard is not None:
+            begin = guarded(begin, guard, partial(self.reply, REFUSED))
         course = self._course
-        self._carry_out = carry_out if course is None else self._watched(carry_out, course)
-
-    def _watched(self, begin: CarryOut, course: Course) -> CarryOut:
-        """Carries out a request as `begin` does, and notes when."""
-
-        def watched(code: int, payload: memoryview, buffer: Buffer | None, start: int) -> None:
-            self._code = code
-            course.begin()
-            begin(code, payload, buffer, start)
-            course.runs_no_more()
-
-        return watched
+        self._carry_out = begin if course is None else watched(begin, course)
 
     def wait_for_turn(self) -> None:
         """Read no more in this turn of the loop: a layer below has read all that it could."""
@@ -469,7 +450,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self.is_busy, "a request ends once"
         self.is_busy = False
         if self._course is not None:
-            self._course.end(code_name(self._code))
+            self._course.end(code_name(self._course.code))
         self._timer.end()
         self._work[REQUEST] = NOTHING
         # As _release_request_buffer does; it runs for every request.

@@ -128,7 +128,7 @@ class Course:
 
     __slots__ = (
         "_answer_since",
-        "_clock", "_loop", "_ring_s", "_slow", "_started", "_turn", "began",
+        "_clock", "_loop", "_ring_s", "_slow", "_started", "_turn", "began", "code",
         "collector_before_s", "first_byte", "place",
     )  # fmt: skip
 
@@ -143,6 +143,8 @@ class Course:
         self._loop = loop
         self._clock = clock
         self.place = place
+        self.code = 0
+        """What is asked for; the door notes it."""
         self.first_byte: float | None = None
         """When the frame in work began to come, if it came in pieces."""
         self.began = self._turn = self._started = 0.0
