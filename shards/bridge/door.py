@@ -6,7 +6,6 @@ of them; what belongs to another shard's partition goes over the rings, as from 
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +31,7 @@ from borzoi.shards.rings.requests import Request, Serve
 from borzoi.shards.settings.addresses import is_loopback, parse_address
 from borzoi.shards.settings.schema import Liftbridge, Limits, TcpSocket
 from borzoi.shards.tls.certificate import Certificate
-from borzoi.shards.tls.context import server_context
+from borzoi.shards.tls.context import ServerContext
 
 if TYPE_CHECKING:
     from borzoi.shards.bridge.nats import NatsPartitions
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 
 STOP_TIME_MAX_S: Final = 1.0
+HTTP_2: Final = (b"h2",)
+"""The protocols that the door offers in a handshake of TLS."""
+
 ANY_HOST: Final = ("0.0.0.0", "::", "[::]")
 
 
@@ -67,7 +69,7 @@ class BridgeDoor:
         self.bridge = Bridge(store)
         self.publishing = Publishing(self.bridge, Appending(store, loop))
         self._health = Health()
-        self._context: ssl.SSLContext | None = None
+        self._context: ServerContext | None = None
         self.places = ConnectionPlaces[BridgeConnection | Handshake](
             max(1, limits.connections_max // 2),
             limits.connections_per_address_max,
@@ -82,9 +84,7 @@ class BridgeDoor:
     def show(self, certificates: Mapping[str, Certificate]) -> None:
         """Encrypt this door if it has a certificate; connections keep what they have."""
         shown = certificates.get("liftbridge")
-        self._context = None if shown is None else server_context(shown)
-        if self._context is not None:
-            self._context.set_alpn_protocols(["h2"])
+        self._context = None if shown is None else ServerContext(shown, HTTP_2)
 
     async def listen(self, address: str) -> str:
         """Open the socket; the address with the real port."""

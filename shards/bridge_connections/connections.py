@@ -12,7 +12,6 @@ moment it is accepted (listening/handshakes.py).
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple, cast
 
@@ -35,6 +34,7 @@ from borzoi.shards.listening.handshakes import EncryptedDoor, Handshake, Handsha
 from borzoi.shards.listening.sockets import BACKLOG
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.settings.addresses import format_address
+from borzoi.shards.tls.context import ServerContext
 from borzoi.shares import Shares, address_taker, user_taker
 
 LOG: Final = logging.getLogger(__name__)
@@ -305,16 +305,14 @@ class BridgeServer(Server):
         self.now = loop.time
         self.calls, self.windows, self.memory, self.unread = shares
         self._loop = loop
-        self._context: Callable[[], ssl.SSLContext | None] = lambda: None
+        self._context: Callable[[], ServerContext | None] = lambda: None
         self._encrypted: EncryptedDoor | None = None
-        self._handshakes = Handshakes(
-            loop, tasks, places, self._give_way, limits.login_timeout_s, limits.write_timeout_s
-        )
+        self._handshakes = Handshakes(loop, tasks, places, self._give_way, limits.login_timeout_s)
         self._open: dict[Any, BridgeConnection] = {}
         self.turns = ReadingTurns(loop)
 
     async def open(
-        self, listening: socket.socket, context: Callable[[], ssl.SSLContext | None]
+        self, listening: socket.socket, context: Callable[[], ServerContext | None]
     ) -> None:
         """Accept connections; each handshake takes the context of its time."""
         self._context = context

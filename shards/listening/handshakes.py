@@ -11,13 +11,14 @@ import asyncio
 import errno
 import logging
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from borzoi.shards.identity.origins import origin_of
+from borzoi.shards.listening.encrypted import Encrypted
 from borzoi.shards.loop.rarely import Rarely
 from borzoi.shards.loop.tasks import Tasks
+from borzoi.shards.tls.context import ServerContext
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -85,14 +86,12 @@ class Handshakes:
         places: HandshakePlaces,
         give_way: Callable[[], None],
         timeout_s: float,
-        shutdown_timeout_s: float,
     ) -> None:
         self._loop = loop
         self._tasks = tasks
         self._places = places
         self._give_way = give_way
         self._timeout_s = timeout_s
-        self._shutdown_timeout_s = shutdown_timeout_s
         self._shaking: dict[object, Handshake] = {}
         self._rarely = Rarely()
         self.failed_count = 0
@@ -101,7 +100,7 @@ class Handshakes:
         self,
         accepted: socket.socket,
         host: str,
-        context: ssl.SSLContext,
+        context: ServerContext,
         connection: object,
         protocol: asyncio.BaseProtocol,
     ) -> None:
@@ -132,7 +131,7 @@ class Handshakes:
         self,
         handshake: Handshake,
         accepted: socket.socket,
-        context: ssl.SSLContext,
+        context: ServerContext,
         connection: object,
         protocol: asyncio.BaseProtocol,
     ) -> None:
@@ -141,13 +140,14 @@ class Handshakes:
             if handshake.is_over:
                 accepted.close()
                 return
-            await self._loop.connect_accepted_socket(
-                lambda: protocol,
-                accepted,
-                ssl=context,
-                ssl_handshake_timeout=self._timeout_s,
-                ssl_shutdown_timeout=self._shutdown_timeout_s,
-            )
+            encrypted = Encrypted(self._loop, context, protocol)
+            transport, _ = await self._loop.connect_accepted_socket(lambda: encrypted, accepted)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    await encrypted.opened
+            except BaseException:
+                transport.abort()
+                raise
         except OSError as error:
             self._failed(accepted, error)
         finally:

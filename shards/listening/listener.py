@@ -11,7 +11,6 @@ its connection (websocket/websocket.py). Neither changes what a connection is.
 import asyncio
 import logging
 import socket
-import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -41,7 +40,7 @@ from borzoi.shards.serving.session import Link, Session
 from borzoi.shards.settings.schema import Limits, TcpSocket
 from borzoi.shards.tallies.meters import Meters
 from borzoi.shards.tls.certificate import Certificate
-from borzoi.shards.tls.context import server_context
+from borzoi.shards.tls.context import ServerContext
 from borzoi.shards.websocket.rules import WebSocketRules
 from borzoi.shards.websocket.websocket import WebSocket
 
@@ -106,10 +105,9 @@ class Listener:
             self.places,
             self._give_way,
             self._limits.login_timeout_s,
-            self._limits.write_timeout_s,
         )
         # By door; without one a door is in clear text.
-        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._contexts: dict[str, ServerContext] = {}
         self._servers: list[asyncio.Server | EncryptedDoor] = []
 
     @property
@@ -119,7 +117,7 @@ class Listener:
 
     def show(self, certificates: Mapping[str, Certificate]) -> None:
         """Encrypt these doors, from the next handshake on; connections keep what they have."""
-        self._contexts = {door: server_context(one) for door, one in certificates.items()}
+        self._contexts = {door: ServerContext(one) for door, one in certificates.items()}
 
     async def listen(self, door: str, address: str, options: TcpSocket) -> str:
         """Open the socket of a door; the address with the real port."""

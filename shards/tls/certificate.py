@@ -6,17 +6,17 @@ served, since a context was made of it before it was handed out.
 
 import logging
 import os
-import ssl
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
 import msgspec
 
+from borzoi.protocol.tls_records import TlsFailure
 from borzoi.shards.settings.addresses import parse_address
 from borzoi.shards.settings.errors import ConfigError
 from borzoi.shards.settings.open_doors import open_doors
 from borzoi.shards.settings.schema import Config, HttpTls, QuicCertificate, Tls
-from borzoi.shards.tls.context import server_context
+from borzoi.shards.tls.context import ServerContext
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -100,8 +100,8 @@ def _of_door(setting: str, table: Table, host: str) -> Certificate:
         _check_texts(setting, table, chain, key)
         found = Certificate(chain, key, client_ca, client_auth)
     try:
-        server_context(found)
-    except ssl.SSLError as error:
+        ServerContext(found)
+    except TlsFailure as error:
         raise ConfigError(_sentence(setting, table, error)) from error
     return found
 
@@ -134,17 +134,13 @@ def _check_texts(setting: str, table: Table, chain: bytes, key: bytes) -> None:
         )
 
 
-def _sentence(setting: str, table: Table, error: ssl.SSLError) -> str:
-    if error.reason == "KEY_VALUES_MISMATCH":
+def _sentence(setting: str, table: Table, error: TlsFailure) -> str:
+    if error.reason == "key values mismatch":
         return (
             f"{setting}.key_file is {table.key_file}, which is not the key of the certificate in"
             f" {table.cert_file}"
         )
-    reason = error.reason or str(error)
-    return (
-        f"{setting} cannot be used with {table.cert_file} and {table.key_file}:"
-        f" {reason.lower().replace('_', ' ')}"
-    )
+    return f"{setting} cannot be used with {table.cert_file} and {table.key_file}: {error.reason}"
 
 
 def describe(door: str, certificate: Certificate) -> None:

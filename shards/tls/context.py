@@ -1,18 +1,34 @@
-"""A TLS context for a door: TLS 1.3 and 1.2, no older ones, no renegotiation.
+"""A TLS context for a door: TLS 1.3 and 1.2, no older ones, no renegotiation."""
 
-`ssl` reads certificates from files only. They are handed to it in memory that has a name for this
-process alone, so that no key is ever written to a disk.
-"""
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
-import os
-import ssl
-from typing import Final, NoReturn, Protocol
+from borzoi.protocol.tls_records import TlsRecords, failure, ffi, lib
 
+CIPHERS: Final = b"ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:!aNULL:!eNULL:!SHA1:!AESCCM"
+"""Of TLS 1.2: those that Python allows by default, with fresh keys for each connection."""
+
+OPTIONS: Final = (
+    lib.SSL_OP_NO_RENEGOTIATION
+    | lib.SSL_OP_NO_COMPRESSION
+    | lib.SSL_OP_CIPHER_SERVER_PREFERENCE
+    | lib.SSL_OP_SINGLE_ECDH_USE
+    # An end without a goodbye is an end like any other: requests carry their length.
+    | lib.SSL_OP_IGNORE_UNEXPECTED_EOF
+)
+MODES: Final = (
+    # An idle connection keeps no room for a record.
+    lib.SSL_MODE_RELEASE_BUFFERS | lib.SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
+)
 CLIENT_AUTH: Final = {
-    "none": ssl.CERT_NONE,
-    "optional": ssl.CERT_OPTIONAL,
-    "required": ssl.CERT_REQUIRED,
+    "none": lib.SSL_VERIFY_NONE,
+    "optional": lib.SSL_VERIFY_PEER,
+    "required": lib.SSL_VERIFY_PEER | lib.SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
 }
+SESSIONS_OF: Final = b"borzoi"
+SELECTS: Final = (
+    "int(SSL *, const unsigned char **, unsigned char *, const unsigned char *, unsigned, void *)"
+)
 
 
 class Served(Protocol):
@@ -35,24 +51,78 @@ class Served(Protocol):
         """Whether clients have to show one."""
 
 
-def server_context(served: Served) -> ssl.SSLContext:
-    """A context that shows this certificate; ssl.SSLError if it cannot be used."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    fd = os.memfd_create("borzoi-tls", os.MFD_CLOEXEC)
-    try:
-        with open(fd, "wb", closefd=False) as file:
-            file.write(served.chain + b"\n" + served.key)
-        context.load_cert_chain(f"/proc/self/fd/{fd}", password=_no_passphrase)
-    finally:
-        os.close(fd)
-    if served.client_auth != "none":
-        context.load_verify_locations(cadata=served.client_ca.decode("ascii", "replace"))
-        context.verify_mode = CLIENT_AUTH[served.client_auth]
-    return context
+class ServerContext:
+    """Shows one certificate to all connections that begin with it."""
+
+    def __init__(self, served: Served, protocols: Sequence[bytes] = ()) -> None:
+        """TlsFailure if it cannot be used. `protocols`: the names for ALPN, best first."""
+        made = lib.SSL_CTX_new(lib.TLS_server_method())
+        self._context = context = ffi.gc(made, lib.SSL_CTX_free)
+        lib.ERR_clear_error()
+        lib.SSL_CTX_set_min_proto_version(context, lib.TLS1_2_VERSION)
+        lib.SSL_CTX_set_options(context, OPTIONS)
+        lib.SSL_CTX_set_mode(context, MODES)
+        _check(lib.SSL_CTX_set_cipher_list(context, CIPHERS))
+        # Without a name sessions of clients that show a certificate are not resumed, but refused.
+        lib.SSL_CTX_set_session_id_context(context, SESSIONS_OF, len(SESSIONS_OF))
+        first, *others = _certificates(served.chain) or [ffi.NULL]
+        _check(first != ffi.NULL and lib.SSL_CTX_use_certificate(context, first))
+        for one in others:
+            lib.X509_up_ref(one)  # the next call takes it over
+            _check(lib.SSL_CTX_add_extra_chain_cert(context, one))
+        _check(lib.SSL_CTX_use_PrivateKey(context, _private_key(served.key)))
+        _check(lib.SSL_CTX_check_private_key(context))
+        if served.client_auth != "none":
+            store = lib.SSL_CTX_get_cert_store(context)
+            for one in _certificates(served.client_ca):
+                _check(lib.X509_STORE_add_cert(store, one))
+        lib.SSL_CTX_set_verify(context, CLIENT_AUTH[served.client_auth], ffi.NULL)
+        if protocols:
+            self._select = _selection(protocols)  # OpenSSL keeps no hold of it
+            lib.SSL_CTX_set_alpn_select_cb(context, self._select, ffi.NULL)
+
+    def records(self) -> TlsRecords:
+        """A connection that begins."""
+        return TlsRecords(self._context)
 
 
-def _no_passphrase() -> NoReturn:
-    """Called for an encrypted key, in place of a prompt on the terminal."""
-    raise ssl.SSLError("the private key is encrypted")
+def _check(done: int) -> None:
+    if done != 1:
+        raise failure()
+
+
+def _pem(text: bytes) -> Any:
+    return ffi.gc(lib.BIO_new_mem_buf(ffi.from_buffer(text), len(text)), lib.BIO_free)
+
+
+def _certificates(pem: bytes) -> list[Any]:
+    source, found = _pem(pem), []
+    while (one := lib.PEM_read_bio_X509(source, ffi.NULL, ffi.NULL, ffi.NULL)) != ffi.NULL:
+        found.append(ffi.gc(one, lib.X509_free))
+    lib.ERR_clear_error()  # that there are no more
+    return found
+
+
+def _private_key(pem: bytes) -> Any:
+    # A passphrase is given, so that none is asked for at the terminal.
+    key = lib.PEM_read_bio_PrivateKey(_pem(pem), ffi.NULL, ffi.NULL, b"")
+    if key == ffi.NULL:
+        raise failure()
+    return ffi.gc(key, lib.EVP_PKEY_free)
+
+
+def _selection(protocols: Sequence[bytes]) -> Any:
+    names = [ffi.new("unsigned char[]", name) for name in protocols]
+
+    def select(_ssl: Any, chosen: Any, size: Any, offered: Any, length: int, _: Any) -> int:
+        rest, found = bytes(ffi.buffer(offered, length)), set()
+        while rest:
+            found.add(rest[1 : 1 + rest[0]])
+            rest = rest[1 + rest[0] :]
+        for name, kept in zip(protocols, names, strict=True):
+            if name in found:
+                chosen[0], size[0] = kept, len(name)
+                return int(lib.SSL_TLSEXT_ERR_OK)
+        return int(lib.SSL_TLSEXT_ERR_NOACK)
+
+    return ffi.callback(SELECTS, select)

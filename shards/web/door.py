@@ -13,7 +13,6 @@ invariant ends the worker, as on other doors.
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from inspect import iscoroutine
@@ -38,7 +37,7 @@ from borzoi.shards.ports.arrivals import Arrivals
 from borzoi.shards.rings.asking import Abandoned
 from borzoi.shards.settings.schema import Config, Limits, TcpSocket
 from borzoi.shards.tls.certificate import Certificate
-from borzoi.shards.tls.context import server_context
+from borzoi.shards.tls.context import ServerContext
 from borzoi.shards.web.body import read_body, room_for_body
 from borzoi.shards.web.cors import CorsRules
 from borzoi.shards.web_connections.connections import SERVER, WebConnection, WebServer
@@ -130,7 +129,7 @@ class HttpApi:
             loop, services.tasks, self._handle, places, connection_limits(limits), self._refused
         )
         self._server: asyncio.Server | EncryptedDoor | None = None
-        self._context: ssl.SSLContext | None = None
+        self._context: ServerContext | None = None
         self._closing = asyncio.Event()
         self._arrivals = Arrivals(
             loop,
@@ -143,7 +142,7 @@ class HttpApi:
     def show(self, certificates: Mapping[str, Certificate]) -> None:
         """Encrypt this door if it has a certificate; connections keep what they have."""
         shown = certificates.get("http")
-        self._context = None if shown is None else server_context(shown)
+        self._context = None if shown is None else ServerContext(shown)
 
     async def listen(self, address: str) -> str:
         """Open the socket; the address with the real port. ConfigError if a key cannot be used."""

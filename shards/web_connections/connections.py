@@ -11,7 +11,6 @@ TLS it has its place from the moment it is accepted (listening/handshakes.py).
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from borzoi.shards.identity.origins import host_of, origin_of
 from borzoi.shards.listening.handshakes import Handshake, Handshakes
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.settings.addresses import format_address
+from borzoi.shards.tls.context import ServerContext
 from borzoi.shards.web_forms.failures import PLAIN
 from borzoi.shards.web_forms.limits import (
     HEAD_TIME_MAX_S,
@@ -172,15 +172,13 @@ class WebServer(web.Server):
         self.now = loop.time
         self._on_refused = on_refused
         self._open: set[WebConnection] = set()
-        self._handshakes = Handshakes(
-            loop, tasks, places, self._give_way, limits.login_timeout_s, limits.write_timeout_s
-        )
+        self._handshakes = Handshakes(loop, tasks, places, self._give_way, limits.login_timeout_s)
 
     def __call__(self) -> WebConnection:
         """A connection that is about to open."""
         return WebConnection(self, self, loop=self._loop, **self._kwargs)
 
-    def arrived(self, accepted: socket.socket, host: str, context: ssl.SSLContext) -> None:
+    def arrived(self, accepted: socket.socket, host: str, context: ServerContext) -> None:
         """A socket of the door with TLS: shake hands first."""
         connection = self()
         self._handshakes.begin(accepted, host, context, connection, connection)

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -18,7 +19,7 @@ from borzoi.shards.listening.handshakes import (
 )
 from borzoi.shards.loop.tasks import Tasks
 from borzoi.shards.tls.certificate import Certificate
-from borzoi.shards.tls.context import server_context
+from borzoi.shards.tls.context import ServerContext
 from tests.certificates import Authority
 from tests.conditions import until
 from tests.ways import client_context
@@ -37,21 +38,18 @@ class Greeting(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.had_place = self._is_done(self)
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(b"hello")
+        cast(asyncio.Transport, transport).write(b"hello")
 
 
 class Door:
     """An encrypted door on loopback, and everything around it."""
 
-    def __init__(self, context: ssl.SSLContext, timeout_s: float) -> None:
+    def __init__(self, context: ServerContext, timeout_s: float) -> None:
         self.loop = asyncio.get_running_loop()
         self.broken: list[BaseException] = []
         self.tasks = Tasks(self.broken.append)
         self.places = ConnectionPlaces[Leaving](100, 100, BEFORE_LOGIN_MAX)
-        self.handshakes = Handshakes(
-            self.loop, self.tasks, self.places, self.give_way, timeout_s, timeout_s
-        )
+        self.handshakes = Handshakes(self.loop, self.tasks, self.places, self.give_way, timeout_s)
         self.greetings: list[Greeting] = []
         self._context = context
         listening = socket.create_server(("127.0.0.1", 0))
@@ -80,7 +78,7 @@ class Door:
         assert self.broken == []
 
 
-Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
+Contexts = tuple[ServerContext, ssl.SSLContext]
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +87,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> Contexts:
     authority = Authority()
     files = authority.issue(folder)
     served = Certificate(files.cert.read_bytes(), files.key.read_bytes())
-    return server_context(served), client_context(authority.pem)
+    return ServerContext(served), client_context(authority.pem)
 
 
 def run(
