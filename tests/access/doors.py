@@ -21,6 +21,7 @@ from borzoi.protocol.framing import encode_request
 from borzoi.protocol.generations import CLASSIC, encode_command
 from borzoi.protocol.identifiers import PartitionId
 from borzoi.protocol.older.codecs import UNKNOWN
+from tests.access.http_channel import HttpChannel, Request
 from tests.broker import BrokerProcess, wait_for
 from tests.consensus_wire import CODES, VERSION, ConsensusWire, send_payload
 from tests.older_wire import OlderWire
@@ -35,16 +36,6 @@ IDLE_TIMEOUT_S: Final = 600.0
 
 NOT_IN_GENERATION: Final = -1
 """For a command that clients of that generation do not know: it is refused as unknown."""
-
-
-class Request(Protocol):
-    """A code and its payload."""
-
-    @property
-    def code(self) -> Code: ...
-
-    @property
-    def payload(self) -> bytes: ...
 
 
 class Channel(Protocol):
@@ -195,6 +186,24 @@ class QuicDoor:
         return {0: [QuicChannel(broker) for _ in range(per_shard)]}
 
 
+class HttpDoor:
+    """Any shard answers any request; each is asked."""
+
+    shards: Final = (0, 1)
+    is_encrypted: Final = False
+
+    def channels(self, broker: BrokerProcess, per_shard: int) -> dict[int, list[Channel]]:
+        workers = broker.workers()
+
+        def shard_of(port: int) -> int | None:
+            return _shards_of(workers, {port})[port]
+
+        return {
+            shard: [HttpChannel(broker, shard, shard_of) for _ in range(per_shard)]
+            for shard in workers
+        }
+
+
 class TcpDoor:
     """The kernel chooses the shard of a connection, so some are made in vain."""
 
@@ -229,6 +238,7 @@ DOORS: Final[dict[str, Door]] = {
     "tcp in the generation of SDK 0.6": TcpDoor(OldChannel),
     "wss": TcpDoor(WebSocketChannel, is_encrypted=True),
     "quic": QuicDoor(),
+    "http": HttpDoor(),
 }
 
 LAYERS: Final[dict[str, Door]] = {

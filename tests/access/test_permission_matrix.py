@@ -1,7 +1,8 @@
-"""Every command as every kind of user, on every shard, through every door with sessions.
+"""Every command as every kind of user, on every shard, through every door.
 
-The users are made once, each has a session on each shard, and all cells of a user go through its
-session back to back. What a cell may be answered with is in permission_matrix.txt.
+The users are made once, each has a session on each shard (over HTTP a token), and all cells of a
+user go through its session back to back. What a cell may be answered with is in
+permission_matrix.txt.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from borzoi.protocol.older.codecs import UNKNOWN
 from borzoi.protocol.permissions import UserStatus
 from borzoi.shards.handlers.table import HANDLERS
 from tests.access.doors import DOORS, NOT_IN_GENERATION, Channel
+from tests.access.http_channel import NO_ENDPOINT, WITHOUT_ENDPOINT
 from tests.access.matrix import (
     ALLOWED,
     ANONYMOUS,
@@ -40,7 +42,7 @@ from tests.access.matrix import (
     permissions_of,
     read_matrix,
 )
-from tests.broker import QUIC, BrokerProcess
+from tests.broker import HTTP, QUIC, BrokerProcess
 from tests.certificates import Authority
 from tests.shard_wires import TWO_SHARDS
 from tests.topics import topic_of
@@ -104,6 +106,7 @@ def answers(
     settings = {
         **TWO_SHARDS,
         **QUIC,
+        **HTTP,
         "IGGY_TCP_SOCKET_MIGRATION": "false",
         "IGGY_LIMITS_LOGIN_TIMEOUT": "10m",
         "IGGY_QUIC_MAX_IDLE_TIMEOUT": "10m",
@@ -202,5 +205,7 @@ def is_not_served(cell: Cell, status: int) -> bool:
     """
     if status == NOT_IN_GENERATION:
         return cell.code in UNKNOWN
+    if status == NO_ENDPOINT:
+        return cell.code in WITHOUT_ENDPOINT
     served = cell.code not in WITHOUT_HANDLER or cell.sign == LOGIN_NEEDED
     return not served and status == FeatureUnavailable.status
