@@ -29,12 +29,13 @@ from borzoi.bench.kinds import (
     BALANCED_PRODUCER,
     PINNED_PRODUCER,
 )
-from borzoi.bench.load import run_load
+from borzoi.bench.load import LoadResult, run_load
 from borzoi.bench.options import Options, resolve
 from borzoi.bench.plans import ActorPlan, Credentials, Goal, Role
 from borzoi.bench.quantities import MB, NS_PER_S, Range
 from borzoi.bench.usage import cpu_ns_of
 from borzoi.protocol import commands
+from borzoi.protocol.identifiers import U64_MAX
 from borzoi.protocol.responses import ConsumerGroupInfo
 
 STREAM_PREFIX: Final = "bench-duel-"
@@ -63,13 +64,14 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How long a run is, and how often each server has its turn per row."""
+    """How long a run is, how often each server has its turn per row, and how much it keeps."""
 
     rounds: int
     duration_ns: int
     warmup_ns: int = WARMUP_NS
     filled_bytes: int = FILLED_BYTES
     group_filled_bytes: int = GROUP_FILLED_BYTES
+    topic_size_max: int = U64_MAX
 
 
 def processes_of(pid: int) -> tuple[int, ...]:
@@ -104,6 +106,14 @@ def duel(
 
 def run_row(contestant: Contestant, row: DuelRow, rules: Rules, number: int) -> RunFigures:
     """Runs one workload on one server, on streams of its own, and returns its figures."""
+    load, processes = loaded(contestant, row, rules)
+    return run_figures(row.name, contestant.name, number, load, processes)
+
+
+def loaded(
+    contestant: Contestant, row: DuelRow, rules: Rules
+) -> tuple[LoadResult, tuple[str, ...]]:
+    """Runs one workload on one server; its samples, and the names of the server's processes."""
     options = options_of(contestant, row, rules)
     watched = {f"process {pid}": pid for pid in contestant.pids}
     with _streams(contestant, options, rules) as streams:
@@ -116,7 +126,7 @@ def run_row(contestant: Contestant, row: DuelRow, rules: Rules, number: int) -> 
             watched=watched,
         )
     _settle(contestant)
-    return run_figures(row.name, contestant.name, number, load, tuple(watched))
+    return load, tuple(watched)
 
 
 def options_of(contestant: Contestant, row: DuelRow, rules: Rules) -> Options:
@@ -166,7 +176,12 @@ def _streams(contestant: Contestant, options: Options, rules: Rules) -> Iterator
     with _connected(contestant) as admin:
         names = [f"{STREAM_PREFIX}{number}" for number in range(1, options.streams + 1)]
         try:
-            ids = [orders.make_stream(admin, name, _partitions(options)) for name in names]
+            ids = [
+                orders.make_stream(
+                    admin, name, _partitions(options), max_topic_size=rules.topic_size_max
+                )
+                for name in names
+            ]
             if not options.kind.produces:
                 _fill(contestant, options, rules, ids)
             yield [_bench_stream(admin, options, *pair) for pair in ids]

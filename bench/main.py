@@ -325,3 +325,41 @@ def soak_memory(total: int, data_dir: Path | None, json_path: Path) -> None:
         )
         if not result.met:
             sys.exit(NOT_MET)
+
+
+@bench.command()
+@click.option("--minutes", type=POSITIVE, default=10, show_default=True)
+@click.option(
+    "--share",
+    type=click.FloatRange(min=0.0, max=1.0, min_open=True),
+    default=0.7,
+    show_default=True,
+    help="Of what goes through at most.",
+)
+@click.option("--shards", type=POSITIVE, help="Of our own broker [all CPUs].")
+@data_dir_option
+@click.option("--json", "json_path", type=FILE, default="tails.json")
+def tails(
+    minutes: int, share: float, shards: int | None, data_dir: Path | None, json_path: Path
+) -> None:
+    """Offer a mixed load below saturation, and show its tails by minute."""
+    with reported():
+        from borzoi.bench.cpus import available_cpus
+        from borzoi.bench.saving import save_json
+        from borzoi.bench.tables import new_console
+        from borzoi.bench.tails import flat_ratio, minute_line
+        from borzoi.bench.tails import tails as measured_tails
+        from borzoi.bench.target_rows import FOREIGN_SHARE_MAX
+
+        console = new_console()
+        count = shards if shards is not None else len(available_cpus())
+        found = measured_tails(minutes, share, count, data_dir, console.print)
+        for minute in found.minutes:
+            console.print(minute_line(minute), highlight=False)
+        console.print(f"the longest p99 is {flat_ratio(found.minutes):.1f} times the shortest")
+        if found.foreign_cpu_share > FOREIGN_SHARE_MAX:
+            busy = f"{found.foreign_cpu_share:.1f}"
+            console.print(f"Disturbed: other programs kept {busy} cores busy", style="yellow")
+        save_json({**asdict(found), "met": found.met}, json_path)
+        if not found.met:
+            sys.exit(NOT_MET)

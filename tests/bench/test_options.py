@@ -120,7 +120,9 @@ def test_what_does_not_fit(line: str, reason: str) -> None:
         parsed(line)
 
 
-@pytest.mark.parametrize("word", ["limit", "targets", "compare", "seed", "scale", "soak-memory"])
+@pytest.mark.parametrize(
+    "word", ["limit", "targets", "compare", "seed", "scale", "soak-memory", "tails"]
+)
 def test_every_command_explains_itself(word: str) -> None:
     result = CliRunner().invoke(bench, [word, "--help"])
     assert result.exit_code == 0
