@@ -13,6 +13,7 @@ import errno
 import os
 import shutil
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
 Path: TypeAlias = str | os.PathLike[str]
@@ -23,6 +24,7 @@ DIRECTORY_MODE: Final = 0o700
 BUFFERS_PER_WRITE_MAX: Final = 1024  # IOV_MAX of Linux
 TEMPORARY_SUFFIX: Final = ".tmp"
 READ_SIZE: Final = 8 * 1024 * 1024
+FALLOC_FL_KEEP_SIZE: Final = 1
 
 
 class FileIdentity(NamedTuple):
@@ -82,6 +84,12 @@ class Files:
     def ftruncate(self, fd: int, size: int) -> None:
         """Cuts a file, or extends it with zeros."""
         os.ftruncate(fd, size)
+
+    def reserve(self, fd: int, start: int, size: int) -> None:
+        """Sets disk space aside for bytes that will be written; the file keeps its size."""
+        if _libc().fallocate(fd, FALLOC_FL_KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(size)):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
     def size(self, fd: int) -> int:
         """Returns the size of an open file."""
@@ -249,7 +257,7 @@ class Files:
                 rest = rest[taken:]
 
 
+@cache
 def _libc() -> ctypes.CDLL:
-    # Python has no syncfs. Opened where it is needed, once in a worker's life; the call itself
-    # lets other threads run.
+    # Python has neither syncfs nor fallocate with a mode. The calls let other threads run.
     return ctypes.CDLL(None, use_errno=True)

@@ -242,6 +242,7 @@ class PartitionLog:
                 self._append(
                     staged.segment,
                     staged.start_position,
+                    staged.position,
                     staged.buffers,
                     staged.index_position,
                     staged.index_entries,
@@ -311,6 +312,7 @@ class PartitionLog:
         self,
         segment: int,
         position: int,
+        end: int,
         buffers: list[memoryview],
         index_position: int,
         index_entries: bytearray,
@@ -321,6 +323,8 @@ class PartitionLog:
         if kept is None or not kept.is_open or place.kept_segment != segment:
             kept = place.keep(segment)
         log, index = kept.fds
+        if end >= place.reserve_at:
+            place.reserve(log, position, end)
         # The log first: an entry of the index always stands for bytes that are there.
         self._files.write_all(log, buffers, position)
         self._files.write_all(index, (index_entries,), index_position)
@@ -340,10 +344,13 @@ class PartitionLog:
                 self._append(
                     part.segment,
                     part.position,
+                    part.end.position,
                     part.buffers,
                     part.index_position,
                     part.index_entries,
                 )
+            if part.sealed:
+                self._place.give_back(part.segment, part.end.position)
         # They belong to the log now: the failure of a later group must not remove them.
         self._created_in_group = []
         self._has_active_files = True

@@ -6,7 +6,9 @@ the first segment. A directory keeps its birth: a new life gets a directory of i
 """
 
 import errno
+import logging
 import os
+from typing import Final
 
 from borzoi.storage.birth import BirthDamaged, birth_path, read_birth, write_birth
 from borzoi.storage.files import Files
@@ -20,6 +22,17 @@ from borzoi.storage.layout import (
 from borzoi.storage.open_files import KeptFiles, OpenFiles
 from borzoi.storage.segment import LogEnd
 from borzoi.storage.segment_form import SegmentForm
+
+LOG: Final = logging.getLogger(__name__)
+
+RESERVED_FROM: Final = 1024 * 1024
+"""For a log that is shorter no room is set aside."""
+
+RESERVED_PART: Final = 4
+RESERVED_SIZE_MAX: Final = 4 * 1024 * 1024
+"""Room for a quarter of what a log has is set aside behind it, and for so many bytes at most."""
+
+NEVER: Final = 1 << 63
 
 
 class LogDirectory:
@@ -37,6 +50,8 @@ class LogDirectory:
         """The segment appended to last."""
         self.kept: KeptFiles | None = None
         """Its log and index, open as long as other partitions do not need the descriptors."""
+        self.reserve_at = 0
+        """Where its log has to end for more room to be set aside."""
 
     def make(self, birth: int, *, for_offsets: bool = True) -> None:
         """Make the directory, unless it is there, and say whose life it holds. Not durable.
@@ -75,8 +90,29 @@ class LogDirectory:
         self._let_kept_go()
         paths = log_path(self.path, segment), index_path(self.path, segment)
         self.kept = self.open.keep(paths)
+        if segment != self.kept_segment:
+            self.reserve_at = RESERVED_FROM
         self.kept_segment = segment
         return self.kept
+
+    def reserve(self, fd: int, start: int, end: int) -> None:
+        """Set room aside for a write into the log kept open, and for some of what will follow.
+
+        Writes into such room are cheaper: the file system need not find room for each page.
+        """
+        self.reserve_at = end + min(end // RESERVED_PART, RESERVED_SIZE_MAX)
+        try:
+            self.files.reserve(fd, start, self.reserve_at - start)
+        except OSError as error:
+            # The disk may be full, or the file system cannot: then the write itself will tell.
+            LOG.debug("%s: no room is set aside: %s", self.path, error)
+            self.reserve_at = NEVER
+
+    def give_back(self, segment: int, size: int) -> None:
+        """The log of a segment is complete: what was set aside behind it is free again."""
+        if size >= RESERVED_FROM:
+            with self.open.use(log_path(self.path, segment)) as fd:
+                self.files.ftruncate(fd, size)
 
     def _let_kept_go(self) -> None:
         if self.kept is not None:

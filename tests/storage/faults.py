@@ -108,6 +108,10 @@ class FailingFiles(Files):
         self._note("ftruncate", self._paths[fd])
         super().ftruncate(fd, size)
 
+    def reserve(self, fd: int, start: int, size: int) -> None:
+        self._note("reserve", self._paths[fd])
+        super().reserve(fd, start, size)
+
     def mkdir(self, path: Path) -> None:
         self._note("mkdir", path)
         super().mkdir(path)
