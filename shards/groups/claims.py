@@ -6,6 +6,9 @@ as polled. Commits of a group and its polls are thereby in one order, whichever 
 from.
 """
 
+# Callbacks are made for every poll: their types are not looked up each time.
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from borzoi.protocol.errors import BrokerError, ConsumerGroupIdNotFound
@@ -62,25 +65,20 @@ class Claims:
             ended(error.status, 0, None)
             return
 
-        def answer(status: int, current: int, messages: F | None, last: int | None) -> None:
-            cursor.end_poll(claim.epoch, last if status == 0 else None)
-            self._close_if_settled(partition, cursor, claim.group_id)
-            ended(status, current, None if status else messages)
-
         def found(status: int, current: int, messages: F | None) -> None:
+            last = None
             if status or messages is None or not messages.message_count:
-                answer(status, current, None, None)
-                return
-            last = messages.first_offset + messages.message_count - 1
-            if not poll.auto_commit:
-                answer(0, current, messages, last)
-                return
-
-            def committed(status: int, *_nothing: int) -> None:
-                answer(status, current, messages, last)
-
-            # The commit is ours: the group may be gone by the time cold bytes have been fetched.
-            self._commit(partition, cursor, claim, last, committed)
+                messages = None
+            else:
+                last = messages.first_offset + messages.message_count - 1
+                if poll.auto_commit:
+                    # It is ours: the group may be gone by the time cold bytes have been fetched.
+                    status = self._commit(partition, cursor, claim, last)
+                    if status:
+                        last = messages = None
+            cursor.end_poll(claim.epoch, last)
+            self._close_if_settled(partition, cursor, claim.group_id)
+            ended(status, current, messages)
 
         find(partition, poll, found)
 
@@ -94,12 +92,10 @@ class Claims:
             done(error.status)
             return
 
-        def stored(status: int, *_nothing: int) -> None:
-            if status == 0:
-                self._close_if_settled(partition, cursor, claim.group_id)
-            done(status)
-
-        self._commit(partition, cursor, claim, offset, stored)
+        status = self._commit(partition, cursor, claim, offset)
+        if status == 0:
+            self._close_if_settled(partition, cursor, claim.group_id)
+        done(status)
 
     def delete_offset(self, target: Target, claim: Claim, done: Done) -> None:
         """Forget what the group has committed."""
@@ -126,35 +122,33 @@ class Claims:
         cursor.close_if_settled(partition.offsets.get(GROUP, group_id))
         done(0, cursor.fence >= watch.ticket)
 
-    def _commit(
-        self, partition: OwnedPartition, cursor: Cursor, claim: Claim, offset: int, done: Done
-    ) -> None:
-        if partition.cursors.get(claim.group_id) is not cursor:
-            done(ConsumerGroupIdNotFound.status)
-            return
-
-        def stored(status: int, *_nothing: int) -> None:
-            if status == 0:
-                cursor.committed(offset)
-            done(status)
-
-        self._partitions.store_offset(
-            partition.target, GROUP, claim.group_id, offset, UNKNOWN_USER, stored
-        )
+    def _commit(self, partition: OwnedPartition, cursor: Cursor, claim: Claim, offset: int) -> int:
+        """The status of a commit for the group."""
+        group_id = claim.group_id
+        if partition.cursors.get(group_id) is not cursor:
+            return ConsumerGroupIdNotFound.status
+        status = self._partitions.commit_offset(partition, GROUP, group_id, offset, UNKNOWN_USER)
+        if status == 0:
+            cursor.committed(offset)
+        return status
 
     def _cursor(self, partition: OwnedPartition, claim: Claim) -> Cursor:
         """The cursor of a group that exists."""
+        cursor = partition.cursors.get(claim.group_id)
+        if cursor is not None and cursor.birth == claim.birth:
+            # It leaves with its group (Partitions.apply_effects).
+            return cursor
         stream_id, topic_id, _ = unpack_namespace(partition.target.namespace)
         topic = self._metadata.state.find_topic(stream_id, topic_id)
         group = None if topic is None else topic.groups.get(claim.group_id)
         if group is None or group.birth != claim.birth:
             raise ConsumerGroupIdNotFound(f"{claim} is not a group of partition {partition.target}")
-        cursor = partition.cursors.get(claim.group_id)
-        if cursor is None or cursor.birth != claim.birth:
-            cursor = partition.cursors[claim.group_id] = Cursor(claim.birth)
+        cursor = partition.cursors[claim.group_id] = Cursor(claim.birth)
         return cursor
 
     def _close_if_settled(self, partition: OwnedPartition, cursor: Cursor, group_id: int) -> None:
+        if cursor.watch is None:
+            return
         ticket = cursor.close_if_settled(partition.offsets.get(GROUP, group_id))
         if ticket is not None:
             self._released(partition.target, group_id, cursor.birth, ticket)

@@ -76,14 +76,15 @@ class Groups:
         self.local = local
         self.owners = owners
 
-    def poll(self, target: Target, poll: Poll, claim: Claim, ended: Ended[Slices]) -> None:
+    def poll(
+        self, target: Target, owner: int, poll: Poll, claim: Claim, ended: Ended[Slices]
+    ) -> None:
         """The messages that a member's poll returns, decided and committed by the owner."""
-        owners = self.owners
-        if owners.owner(target) == owners.shard:
+        if owner == self._shard:
             self._claims.poll(target, poll, claim, ended)
         else:
             after_owner = self._reads.after_owner(target, poll, ended)
-            owners.do(GroupPoll(target, poll, claim), after_owner)
+            self._peers.ask(owner, GroupPoll(target, poll, claim), after_owner)
 
     async def join(self, client_id: int, group: GroupRef, birth: int) -> None:
         """Become a member; when this returns the assignment has reached all members."""

@@ -66,6 +66,19 @@ class GroupCommit:
             self._loop.call_soon(self._commit_turn)
         self._touched[partition] = None
 
+    def write_offset(self, partition: OwnedPartition) -> int:
+        """Make the offset count that was just stored; the status of that.
+
+        At once: each consumer has a file of its own, so waiting for others would save no write.
+        """
+        try:
+            partition.offsets.write()
+        except BrokerError as error:
+            LOG.error("offsets of partition %s: %s", partition.target, error)
+            self.faults.note(Written.OFFSETS, error)
+            return error.status
+        return 0
+
     def publish(self, partition: OwnedPartition, published: Published) -> None:
         """Let every shard see what is written (mode fsync: what is on the disk)."""
         partition.published = published
@@ -114,25 +127,10 @@ class GroupCommit:
         touched, self._touched = self._touched, {}
         for partition in touched:
             if partition.alive:
-                if partition.offset_commits:
-                    self._commit_offsets(partition)
-                # An answer above may have ended the partition.
                 if partition.appends:
                     self._commit_appends(partition)
                 if self.slow is not None:
                     self.slow.written_s = 0.0
-
-    def _commit_offsets(self, partition: OwnedPartition) -> None:
-        commits, partition.offset_commits = partition.offset_commits, []
-        status = 0
-        try:
-            partition.offsets.write()
-        except BrokerError as error:
-            LOG.error("offsets of partition %s: %s", partition.target, error)
-            self.faults.note(Written.OFFSETS, error)
-            status = error.status
-        for ended in commits:
-            ended(status)
 
     def _commit_written(self, partition: OwnedPartition) -> None:
         appends, partition.appends = partition.appends, []

@@ -79,7 +79,8 @@ class Cursor:
 
     def committed(self, offset: int) -> None:
         """Forget marks that no revocation waits for any more, but the newest."""
-        self.marks = [one for one in self.marks[:-1] if one.offset > offset] + self.marks[-1:]
+        if len(self.marks) > 1:
+            self.marks = [one for one in self.marks[:-1] if one.offset > offset] + self.marks[-1:]
 
     def revoke(self, watch: Watch) -> None:
         """A member is to give the partition up."""

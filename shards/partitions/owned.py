@@ -124,17 +124,25 @@ class Partitions:
         """Set the committed offset of a consumer, for a user; backwards is allowed."""
         try:
             partition = self.find(target)
-            end = self.visible_end(partition)
-            if offset >= end:
-                raise InvalidOffset(
-                    f"offset {offset} of partition {target}, whose next offset is {end}"
-                )
-            partition.offsets.store(ConsumerKind(kind), consumer, offset, user)
         except BrokerError as error:
             done(error.status)
             return
-        partition.offset_commits.append(done)
-        self._commit.touch(partition)
+        done(self.commit_offset(partition, ConsumerKind(kind), consumer, offset, user))
+
+    def commit_offset(
+        self, partition: OwnedPartition, kind: ConsumerKind, consumer: int, offset: int, user: int
+    ) -> int:
+        """Set the committed offset of a consumer; it counts when this returns 0, the status."""
+        try:
+            end = self.visible_end(partition)
+            if offset >= end:
+                raise InvalidOffset(
+                    f"offset {offset} of partition {partition.target}, whose next offset is {end}"
+                )
+            partition.offsets.store(kind, consumer, offset, user)
+        except BrokerError as error:
+            return error.status
+        return self._commit.write_offset(partition)
 
     def get_offset(self, target: Target, kind: int, consumer: int, done: Done) -> None:
         """Answer whether something is stored, what, and the partition's current offset."""

@@ -52,7 +52,6 @@ class OwnedPartition:
     offsets: ConsumerOffsets
     published: Published
     appends: list[Ended] = field(default_factory=list)
-    offset_commits: list[Ended] = field(default_factory=list)
     sync_waiters: list[Ended] = field(default_factory=list)
     syncing: bool = False
     alive: bool = True
@@ -75,8 +74,8 @@ class OwnedPartition:
     def end(self, status: int) -> None:
         """The partition is gone: all waiters get `status`, and nothing is published any more."""
         self.alive = False
-        waiters = [*self.appends, *self.offset_commits, *self.sync_waiters]
-        self.appends, self.offset_commits, self.sync_waiters = [], [], []
+        waiters = [*self.appends, *self.sync_waiters]
+        self.appends, self.sync_waiters = [], []
         delayed, self.delayed = self.delayed, []
         for ended in waiters:
             ended(status)

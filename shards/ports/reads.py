@@ -10,6 +10,9 @@ hop that carries no bytes: it measures by the index what the poll returns, and c
 is encrypted or compressed it reads before it commits it: the bytes may have been damaged.
 """
 
+# Callbacks are made for every poll: their types are not looked up each time.
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
@@ -55,23 +58,25 @@ def poll_start(poll: Poll, published: Published, committed: int | None, at_time:
     Offsets that retention has taken away are raised to the oldest one available. `at_time` is
     the first offset at or after the time of the poll, or the next offset to be written.
     """
-    if poll.count_max == 0 or published.next_offset == published.first_offset:
+    _, first, following, *_ = published
+    if poll.count_max == 0 or following == first:
         return None
+    # What members of groups ask for comes first.
     match poll.strategy:
+        case StrategyKind.NEXT:
+            start = first if committed is None else committed + 1
         case StrategyKind.OFFSET:
             start = poll.value
         case StrategyKind.TIMESTAMP:
             start = at_time
         case StrategyKind.FIRST:
-            start = published.first_offset
+            start = first
         case StrategyKind.LAST:
-            start = max(0, published.next_offset - poll.count_max)
-        case StrategyKind.NEXT:
-            start = published.first_offset if committed is None else committed + 1
+            start = max(0, following - poll.count_max)
         case _:
             raise AssertionError(f"strategy {poll.strategy} passed the decoder")
-    start = max(start, published.first_offset)
-    return start if start < published.next_offset else None
+    start = max(start, first)
+    return start if start < following else None
 
 
 class AskedPeers(Protocol):
@@ -216,10 +221,8 @@ class Reads:
             except BrokerError as error:
                 ended(error.status, 0, None)
                 return
-            partition.offset_commits.append(
-                lambda status: ended(status, current, None if status else messages)
-            )
-            self._commit.touch(partition)
+            status = self._commit.write_offset(partition)
+            ended(status, current, None if status else messages)
 
         return found
 

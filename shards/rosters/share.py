@@ -11,18 +11,21 @@ from borzoi.shards.rosters.roster import Holding
 class Share:
     """An assignment, prepared for polls. `turns` leaves out what the member has to give up."""
 
-    __slots__ = ("assignment", "held", "turns")
+    __slots__ = ("_claims", "assignment", "held", "turns")
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
         self.held = {one.partition: one for one in assignment.held}
         leaving = frozenset(assignment.leaving)
         self.turns = tuple(one for one in assignment.held if one.partition not in leaving)
+        self._claims = {
+            one: Claim(assignment.group.group_id, assignment.birth, one.epoch)
+            for one in assignment.held
+        }
 
     def claim(self, holding: Holding) -> Claim:
         """The right to poll one of the partitions."""
-        assignment = self.assignment
-        return Claim(assignment.group.group_id, assignment.birth, holding.epoch)
+        return self._claims[holding]
 
 
 class Round(msgspec.Struct):

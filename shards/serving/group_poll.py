@@ -5,8 +5,11 @@ because all members of the group share one offset there. A partition of another 
 no error, but nothing. By callbacks, and without state: a session has one request in work.
 """
 
+# A callback is made for every poll: its types are not looked up each time.
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from borzoi.protocol.errors import (
     ConsumerGroupMemberNotFound,
@@ -15,12 +18,11 @@ from borzoi.protocol.errors import (
 )
 from borzoi.protocol.generations import Generation
 from borzoi.protocol.identifiers import ConsumerKind, Identifier
-from borzoi.router.target import Target
-from borzoi.shards.changes.service import MetadataService
 from borzoi.shards.handlers.membership import GroupCaller, require_registered
 from borzoi.shards.handlers.services import Services
 from borzoi.shards.metadata.effects import GroupRef
 from borzoi.shards.metadata.state import Stream, Topic
+from borzoi.shards.ports.partitioning import Place
 from borzoi.shards.rings.poll import AnswerCut, Poll
 from borzoi.shards.rosters.roster import Holding
 from borzoi.shards.rosters.share import Share
@@ -52,6 +54,10 @@ class GroupPoller(GroupCaller, Protocol):
         """Go on there, if connections move."""
 
 
+WantedOfGroup: TypeAlias = tuple[int, int, int, int]
+"""The last bytes of a poll: strategy, value, how many messages at most, and whether it commits."""
+
+
 class GroupRoute:
     """What the first bytes of a group's poll mean, while the metadata does not change.
 
@@ -62,8 +68,11 @@ class GroupRoute:
         "_home",
         "_homed",
         "_metadata",
-        "_targets",
+        "_owner_of",
+        "_places",
+        "_poll",
         "_topic",
+        "_wanted",
         "birth",
         "group",
         "partition_id",
@@ -72,7 +81,7 @@ class GroupRoute:
 
     def __init__(
         self,
-        metadata: MetadataService,
+        services: Services,
         stream: Stream,
         topic: Topic,
         identifier: Identifier,
@@ -80,44 +89,48 @@ class GroupRoute:
     ) -> None:
         """The group must exist."""
         group = topic.group(identifier)
-        self._metadata = metadata
+        self._metadata = services.metadata
         self._topic = topic
-        self._targets: dict[int, Target] = {}
+        self._owner_of = services.groups.owners.owner
+        self._places: dict[int, Place] = {}
         self._homed: Share | None = None
         self._home: int | None = None
         self.group = GroupRef(stream.id, topic.id, group.id)
         self.birth = group.birth
         self.partition_id = partition_id
         self.partitions_count = topic.partitions_count
+        self._wanted: tuple[object, ...] = ()
+        self._poll: Poll
 
-    def target(self, partition_id: int) -> Target:
-        """The partition as the metadata has it; at most all of a topic are kept."""
-        target = self._targets.get(partition_id)
-        if target is None:
+    def poll(self, wanted: WantedOfGroup, user: int, cut: AnswerCut) -> Poll:
+        """What these last bytes of a request want. Most members ask for the same every time."""
+        asked = wanted, user, cut
+        if asked != self._wanted:
+            strategy, value, count_max, auto_commit = wanted
+            group_id, commits = self.group.group_id, auto_commit != 0
+            self._poll = Poll(strategy, value, count_max, GROUP, group_id, commits, user, cut)
+            self._wanted = asked
+        return self._poll
+
+    def place(self, partition_id: int) -> Place:
+        """The partition as the metadata has it, and its owner; at most all of a topic are kept."""
+        place = self._places.get(partition_id)
+        if place is None:
             target = self._metadata.target(self.group.stream_id, self._topic, partition_id)
-            self._targets[partition_id] = target
-        return target
+            place = self._places[partition_id] = target, self._owner_of(target)
+        return place
 
-    def home(self, share: Share, owner_of: Callable[[Target], int]) -> int | None:
+    def home(self, share: Share) -> int | None:
         """The shard that owns all partitions of a member; None if there is no such shard."""
         if self._homed is not share:
             owners = {
-                owner_of(self.target(one.partition))
+                self.place(one.partition)[1]
                 for one in share.turns
                 if one.partition < self.partitions_count
             }
             self._homed = share
             self._home = owners.pop() if len(owners) == 1 else None
         return self._home
-
-
-class WantedOfGroup(NamedTuple):
-    """The last bytes of a poll: where to begin, how much, and whether it commits."""
-
-    strategy: int
-    value: int
-    count_max: int
-    auto_commit: bool
 
 
 def begin_group_poll(
@@ -160,21 +173,19 @@ def _poll(
 ) -> None:
     poller.turns.note_poll(share, holding)
     partition_id = holding.partition
-    strategy, value, count_max, auto_commit = wanted
-    group_id, user, cut = route.group.group_id, poller.user, poller.cut
-    poll = Poll(strategy, value, count_max, GROUP, group_id, auto_commit, user, cut)
-
+    poll = route.poll(wanted, poller.user, poller.cut)
     groups = services.groups
-    target = route.target(partition_id)
+    target, owner = route.place(partition_id)
 
     def polled(status: int, current: int, slices: Slices | None) -> None:
         if status == 0:
             views, count, _, size = NO_SLICES if slices is None else slices
             poller.reply(Messages(partition_id, current, count, views, size))
-            if not groups.owners.is_own(target):
-                home = route.home(share, groups.owners.owner)
+            own = groups.owners.shard
+            if owner != own:
+                home = route.home(share)
                 # Not here: it may have asked for a partition that it is about to lose.
-                if home is not None and home != groups.owners.shard:
+                if home is not None and home != own:
                     # All that it polls is decided there: one hop less for each poll.
                     poller.move_to(home)
         elif status in (NotResolvedConsumer.status, PartitionNotFound.status):
@@ -183,4 +194,4 @@ def _poll(
         else:
             poller.fail_with(status)
 
-    groups.poll(target, poll, share.claim(holding), polled)
+    groups.poll(target, owner, poll, share.claim(holding), polled)

@@ -21,7 +21,6 @@ from borzoi.shards.rings.poll import ANSWER_SIZES, AnswerCut, Poll
 from borzoi.shards.serving.group_poll import (
     GroupPoller,
     GroupRoute,
-    WantedOfGroup,
     begin_group_poll,
 )
 from borzoi.shards.serving.new_life import Named, new_life
@@ -87,8 +86,7 @@ class Polling:
                 if isinstance(route, GroupRoute):
                     if strategy not in STRATEGIES:
                         raise InvalidCommand(f"there is no polling strategy {strategy}")
-                    wanted = WantedOfGroup(strategy, value, count, auto_commit != 0)
-                    begin_group_poll(self._services, self._poller, route, wanted)
+                    begin_group_poll(self._services, self._poller, route, found[1:])
                     return
                 if strategy == OFFSET and not auto_commit:
                     # What a consumer that reads on asks for, again and again.
@@ -140,12 +138,10 @@ class Polling:
         if command.consumer.kind == ConsumerKind.GROUP:
             require_registered(self._services, self._poller)
             of_group = GroupRoute(
-                metadata, stream, topic, command.consumer.id, command.partition_id
+                self._services, stream, topic, command.consumer.id, command.partition_id
             )
             self._remember(payload, command, of_group)
-            wanted = WantedOfGroup(
-                strategy.kind, strategy.value, command.count, command.auto_commit
-            )
+            wanted = strategy.kind, strategy.value, command.count, int(command.auto_commit)
             begin_group_poll(self._services, self._poller, of_group, wanted)
             return
         target = metadata.target(stream.id, topic, command.partition_id or 0)

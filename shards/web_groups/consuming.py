@@ -183,8 +183,10 @@ class Consuming:
 
 
 async def _read(one: Exchange, target: Target, poll: Poll, turn: Turn) -> Polled:
+    groups = one.services.groups
+    owner = groups.owners.owner(target)
     return await found_by(
-        target.partition_id, partial(one.services.groups.poll, target, poll, turn.claim)
+        target.partition_id, partial(groups.poll, target, owner, poll, turn.claim)
     )
 
 
