@@ -43,7 +43,7 @@ from borzoi.shards.faults.in_work import NOTHING, REQUEST, InWork, user_bits
 from borzoi.shards.faults.poison import Guard
 from borzoi.shards.loop.slow_requests import Course, SlowRequests
 from borzoi.shards.serving.numbered import CarryOut
-from borzoi.shards.serving.reply import Messages, Payload, Reply, Status, Value
+from borzoi.shards.serving.reply import OK, Messages, Payload, Reply, Status, Value
 from borzoi.shards.tallies.meters import RequestTimer
 
 SEND_MESSAGES: Final = int(Code.SEND_MESSAGES)
@@ -217,7 +217,12 @@ class Connection(asyncio.BufferedProtocol):
         """Answer the request in work and turn to the next."""
         # It runs for every request: what it does is written out here.
         transport = self.transport
-        if type(reply) is Status:
+        if reply is OK:
+            self._release_request()
+            if transport is None or transport.is_closing():
+                return
+            transport.write(self.framing.status(0))
+        elif type(reply) is Status:
             self._release_request()
             if reply.status:
                 self._connections.meters.errors[self.kind.name.lower(), reply.status] += 1

@@ -46,11 +46,16 @@ class BalancedRoute(NamedTuple):
 
     spread: Spread
     named: Named
+    routes: dict[Target, Route]  # at most one for each partition of the topic
 
     def next(self) -> Route:
         """Where the batch goes whose turn it is. The client stays: the next goes elsewhere."""
         target, owner = self.spread.next()
-        return Route(target, unpack_namespace(target.namespace), self.named, owner, False)
+        route = self.routes.get(target)
+        if route is None:
+            place = unpack_namespace(target.namespace)
+            route = self.routes[target] = Route(target, place, self.named, owner, False)
+        return route
 
 
 Remembered: TypeAlias = Route | BalancedRoute
@@ -182,7 +187,7 @@ class Sending:
         named = Named(Code.SEND_MESSAGES, command.stream, command.topic)
         if isinstance(command.partitioning, Balanced):
             spread = services.send_targets.spread(self._user, command.stream, command.topic)
-            balanced = BalancedRoute(spread, named)
+            balanced = BalancedRoute(spread, named, {})
             return balanced, balanced.next()
         target = services.send_targets.target(self._user, command)
         owner = services.appends.owner(target)
