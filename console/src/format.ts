@@ -103,3 +103,7 @@ export function readSize(text: string): number | null {
   const named = Object.keys(UNITS).find((unit) => unit.toLowerCase() === (match[2] ?? "B").toLowerCase());
   return Math.round(Number(match[1]) * (UNITS[named ?? "B"] ?? 1));
 }
+
+/** A name as one word of a shell. */
+export const word = (name: string): string =>
+  /^[\w.:@%+=,-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`;

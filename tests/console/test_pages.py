@@ -66,7 +66,7 @@ def test_signing_in_and_out(browser: Browser, console_broker: BrokerProcess) -> 
         console.click("Withdraw the token console test")
         console.click("Withdraw token")
         console.sees("You have no access token.")
-        console.sees("./borzoi token create ci")
+        console.sees("./borzoi pat create reports")
 
 
 def test_streams_and_topics_live_and_end(console: Console, root: HttpClient) -> None:
@@ -257,7 +257,7 @@ def test_groups_show_members_and_lag(console: Console, root: HttpClient) -> None
     path = made(root, "grouped")
     page = console.page
     console.go(f"{path}/groups")
-    console.sees("./borzoi group create grouped t billing")
+    console.sees("./borzoi consumer-group create grouped t billing")
     console.click("New group")
     console.fill("Name", "billing")
     console.click("Create group")
@@ -445,6 +445,8 @@ def test_at_phone_width_everything_is_reached(
             page.locator("h1").wait_for()
             wider = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
             assert page.evaluate(wider) is False, place
+        console.go(f"{path}/tail")
+        console.sees("./borzoi message send 'on the phone' t hello")
 
 
 MANY_TOPICS = """() => {

@@ -3,7 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 import { ApiError, getJson, sendJson } from "../api/client";
 import { shots } from "../api/metrics";
 import type { CommittedOffset, Group, GroupDetails } from "../api/types";
-import { count, plural, short } from "../format";
+import { count, plural, short, word } from "../format";
 import { Badge, Button, Empty, Loading, Panel, Problem, TextField } from "../parts/basics";
 import { Chart } from "../parts/chart";
 import { ConfirmDialog, FormDialog } from "../parts/dialog";
@@ -25,7 +25,7 @@ export function Groups(props: TopicProps) {
       <Problem error={groups.error} />
       {!groups.data && !groups.error && <Loading />}
       {groups.data?.length === 0 && (
-        <Empty title="No consumer group reads this topic yet." command={`./borzoi group create ${props.streamName} ${props.topic.name} billing`}>
+        <Empty title="No consumer group reads this topic yet." command={`./borzoi consumer-group create ${word(props.streamName)} ${word(props.topic.name)} billing`}>
           Members of a group share its partitions, and go on where it has committed. Clients create theirs when they join; or:
         </Empty>
       )}

@@ -43,7 +43,7 @@ export function Lag() {
       {failed && <Empty title="The metrics cannot be read.">This page is made from them: {failed} (http.metrics.enabled)</Empty>}
       {!last && !failed && <Loading />}
       {last && all.length === 0 && (
-        <Empty title="No consumer has committed an offset yet." command="./borzoi tail -f STREAM/TOPIC --group billing">
+        <Empty title="No consumer has committed an offset yet." command="./borzoi message poll STREAM TOPIC 0 --consumer billing --auto-commit">
           A reader that commits is seen here, with its lag over time. For example:
         </Empty>
       )}

@@ -1,7 +1,7 @@
 // Messages of a partition, a page at a time: by offset, by time, from either end. The place is in the address.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { poll, type Message } from "../api/messages";
-import { count, plural, size, time } from "../format";
+import { count, plural, size, time, word } from "../format";
 import { Button, Choice, Empty, Field, Loading, Problem, Search } from "../parts/basics";
 import { Inspector, Payload } from "../parts/message";
 import { Rows, type Column } from "../parts/rows";
@@ -77,7 +77,7 @@ export function Messages(props: TopicProps) {
       <Problem error={polled.error} />
       {!found && !polled.error && <Loading />}
       {isEmpty && (
-        <Empty title={`Partition ${partition} is empty.`} command={`./borzoi message send ${props.streamName} ${props.topic.name} --partition ${partition} hello`}>
+        <Empty title={`Partition ${partition} is empty.`} command={`./borzoi message send ${word(props.streamName)} ${word(props.topic.name)} --partition-id ${partition} hello`}>
           Messages appear here as they arrive. Send one on the tab Produce, or in a terminal:
         </Empty>
       )}

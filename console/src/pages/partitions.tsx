@@ -2,7 +2,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { ask, sendJson } from "../api/client";
 import type { Partition } from "../api/types";
-import { count, day, parseSize, plural, size } from "../format";
+import { count, day, parseSize, plural, size, word } from "../format";
 import { Button, Empty, TextField } from "../parts/basics";
 import { FormDialog } from "../parts/dialog";
 import { Rows, sortRows, type Column, type Sorted } from "../parts/rows";
@@ -29,7 +29,7 @@ export function Partitions(props: TopicProps) {
         <Button onClick={() => setDialog("remove")} disabled={topic.partitions_count === 0}>Remove partitions</Button>
       </div>
       {topic.partitions.length === 0 ? (
-        <Empty title="This topic has no partition." command={`./borzoi partition create ${props.streamName} ${topic.name} 1`} />
+        <Empty title="This topic has no partition." command={`./borzoi partition create ${word(props.streamName)} ${word(topic.name)} 1`} />
       ) : (
         <Rows label="Partitions" columns={columns} rows={rows} keyOf={(one) => one.id} href={(one) => `#/streams/${props.stream}/topics/${topic.id}/messages?partition=${one.id}`} sorted={sorted} onSort={setSorted} />
       )}

@@ -45,7 +45,7 @@ export function SignIn() {
             <TextField label="Password" name="password" type="password" autocomplete="current-password" value={password} onText={setPassword} required />
           </>
         ) : (
-          <TextField label="Personal access token" name="token" type="password" value={token} onText={setToken} required hint="Made on the page Tokens, or with: borzoi token create console" />
+          <TextField label="Personal access token" name="token" type="password" value={token} onText={setToken} required hint="Made on the page Tokens, or with: ./borzoi pat create console" />
         )}
         {error && <p class="problem" role="alert">{error}</p>}
         <Button type="submit" kind="main" disabled={busy || (way === "password" ? !name || !password : !token)}>

@@ -2,7 +2,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { getJson, sendJson } from "../api/client";
 import type { StreamDetails, Topic } from "../api/types";
-import { count, expiry, parseDuration, parseSize, plural, readSize, size } from "../format";
+import { count, expiry, parseDuration, parseSize, plural, readSize, size, word } from "../format";
 import { Button, Empty, Loading, Problem, Search, Select, TextField } from "../parts/basics";
 import { ConfirmDialog, FormDialog } from "../parts/dialog";
 import { Rows, sortRows, type Column, type Sorted } from "../parts/rows";
@@ -52,7 +52,7 @@ export function StreamPage(props: { stream: string }) {
       <Problem error={stream.error} />
       {!found && !stream.error && <Loading />}
       {found?.topics.length === 0 && (
-        <Empty title="This stream has no topic yet." command={`./borzoi topic create ${found.name} events 4`}>
+        <Empty title="This stream has no topic yet." command={`./borzoi topic create ${word(found.name)} events 4`}>
           A topic has partitions, which hold the messages. Create one with the button above, or in a terminal:
         </Empty>
       )}

@@ -4,7 +4,7 @@ import { ApiError, getJson, isAbort } from "../api/client";
 import { poll, type Message } from "../api/messages";
 import type { TopicDetails } from "../api/types";
 import { preview } from "../decode";
-import { count, plural, short, size, time } from "../format";
+import { count, plural, short, size, time, word } from "../format";
 import { Badge, Button, Empty, Field, Search } from "../parts/basics";
 import { Inspector, Payload } from "../parts/message";
 import { Rows, type Column } from "../parts/rows";
@@ -83,7 +83,7 @@ export function Tail(props: TopicProps) {
         <Button onClick={() => setHeld((before) => ({ ...before, messages: [] }))}>Clear</Button>
       </div>
       {held.messages.length === 0 ? (
-        <Empty title="Waiting for messages." command={`./borzoi message send ${props.streamName} ${props.topic.name} hello`}>
+        <Empty title="Waiting for messages." command={`./borzoi message send ${word(props.streamName)} ${word(props.topic.name)} hello`}>
           What arrives is shown at once. Send something on the tab Produce, or in a terminal:
         </Empty>
       ) : (

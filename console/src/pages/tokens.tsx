@@ -23,7 +23,7 @@ export function Tokens() {
     <Page title="Access tokens" fill note={tokens.data && `${plural(tokens.data.length, "token")} of yours. A program signs in with one instead of a password.`} actions={<Button kind="main" icon="plus" onClick={() => setIsNew(true)}>New token</Button>}>
       <Problem error={tokens.error} />
       {!tokens.data && !tokens.error && <Loading />}
-      {tokens.data?.length === 0 && <Empty title="You have no access token." command="./borzoi token create ci">Create one with the button above, or in a terminal:</Empty>}
+      {tokens.data?.length === 0 && <Empty title="You have no access token." command="./borzoi pat create reports">Create one with the button above, or in a terminal:</Empty>}
       {tokens.data && tokens.data.length > 0 && <Rows label="Access tokens" columns={columns} rows={tokens.data} keyOf={(one) => one.name} />}
       {isNew && <NewToken onClose={() => setIsNew(false)} onMade={(name, token) => { setMade({ name, token }); tokens.refresh(); }} />}
       {made && (

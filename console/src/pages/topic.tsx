@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { getJson, sendJson } from "../api/client";
 import type { TopicDetails } from "../api/types";
-import { expiry, limit, parseSize, plural, size } from "../format";
+import { expiry, limit, parseSize, plural, size, word } from "../format";
 import { Badge, Button, Empty, Loading, Problem } from "../parts/basics";
 import { ConfirmDialog } from "../parts/dialog";
 import { usePolled } from "../state/polled";
@@ -97,7 +97,7 @@ function Tab(props: TopicProps & { tab: string }) {
   if (tab === "partitions") return <Partitions {...inner} />;
   if (props.topic.partitions_count === 0 && tab !== "groups") {
     return (
-      <Empty title="This topic has no partition." command={`./borzoi partition create ${props.streamName} ${props.topic.name} 1`}>
+      <Empty title="This topic has no partition." command={`./borzoi partition create ${word(props.streamName)} ${word(props.topic.name)} 1`}>
         Messages lie in partitions. Add some on the first tab, or in a terminal:
       </Empty>
     );

@@ -56,13 +56,13 @@ export function useWarnings(server: Server | undefined, stats: Stats | undefined
   };
   add("bad", total(families, "borzoi_metadata_read_only"), "Streams, topics and users cannot be changed until a restart: the metadata log could not be written.", "#/logs?level=ERROR");
   const readOnly = total(families, "borzoi_partitions_read_only");
-  add("bad", readOnly, `${plural(readOnly, "partition")} take nothing until a restart, because a sync has failed.`, "#/logs?level=ERROR");
+  add("bad", readOnly, `${plural(readOnly, "partition takes", "partitions take")} nothing until a restart, because a sync has failed.`, "#/logs?level=ERROR");
   const refused = total(families, "borzoi_partitions_refused");
-  add("bad", refused, `${plural(refused, "partition")} are not served: their files are missing or cannot be trusted. ./borzoi check says more.`, "#/logs?level=ERROR");
+  add("bad", refused, `${plural(refused, "partition is", "partitions are")} not served: files are missing or cannot be trusted. ./borzoi check DIRECTORY says more once the broker is stopped.`, "#/logs?level=ERROR");
   const down = (families?.get("borzoi_shard_up") ?? []).filter((one) => one.value === 0).length;
   add("bad", down, `${plural(down, "shard")} gave no figures.`, "#/load");
   const restarts = total(families, "borzoi_shard_restarts_total");
-  add("warn", restarts, `${plural(restarts, "worker")} died and was replaced since the start.`, "#/logs?level=ERROR");
+  add("warn", restarts, `${plural(restarts, "worker has", "workers have")} died and been replaced since the start.`, "#/logs?level=ERROR");
   const errors = total(families, "borzoi_write_errors_total");
   add("bad", errors, `${plural(errors, "write")} failed since the workers started.`, "#/logs?level=ERROR");
   const blockers = blockersOf(families);
