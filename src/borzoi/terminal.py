@@ -124,6 +124,12 @@ class JsonError(click.ClickException):
         click.echo(text, file=file, err=file is None)
 
 
+# A group without a verb; before click 8.2 that was no error.
+HELP_INSTEAD: Final[type[Exception] | tuple[()]] = getattr(
+    click.exceptions, "NoArgsIsHelpError", ()
+)
+
+
 class VisibleErrors(click.Command):
     """For the command or the group that a program starts with: its errors are escaped too.
 
@@ -154,8 +160,11 @@ def _visible_errors(*, in_json: bool) -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
+        is_help = isinstance(error, HELP_INSTEAD)
         if in_json:
-            raise JsonError(error) from error
+            raise JsonError(click.UsageError("Missing command.") if is_help else error) from error
+        if is_help:
+            raise  # lines of our own
         # Final for type checkers in newer versions of click, and an attribute like any other.
         vars(error)["message"] = visible(error.message)
         raise

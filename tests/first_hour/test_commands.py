@@ -64,6 +64,22 @@ def test_every_command_is_in_the_help_and_none_is_loaded_for_it(cli: CommandLine
     assert sorted(loaded) == ["borzoi.main", "borzoi.terminal", "borzoi.visible"]
 
 
+@pytest.mark.parametrize("words", [(), ("stream",), ("archive",), ("config",)])
+def test_a_group_without_a_verb_shows_its_help(cli: CommandLine, words: tuple[str, ...]) -> None:
+    done = cli.run(*words)
+    lines = (done.stdout + done.stderr).decode().splitlines()
+    assert lines[0].startswith(" ".join(("Usage: borzoi", *words)))
+    assert sum(line.startswith("  ") for line in lines) > 3
+
+
+def test_a_missing_verb_is_an_error_in_json(cli: CommandLine) -> None:
+    for words in (("--json",), ("--json", "stream")):
+        done = cli.run(*words)
+        assert done.returncode == 2
+        error = {"message": "Missing command.", "name": "UsageError"}
+        assert json.loads(done.stderr) == {"error": error}
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_holds_the_words(cli: CommandLine, shell: str) -> None:
     script = cli.says("completion", shell)
