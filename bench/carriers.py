@@ -8,10 +8,17 @@ is nothing.
 import base64
 import os
 import socket
-import ssl
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from borzoi.protocol.http_head import HEAD_END
+from borzoi.protocol.tls_records import (
+    NOTHING,
+    PIECE_SIZE,
+    TlsRecords,
+    failure,
+    ffi,
+    lib,
+)
 from borzoi.protocol.websocket import (
     FROM_SERVER,
     LENGTH_MAX,
@@ -24,6 +31,10 @@ from borzoi.protocol.websocket_upgrade import VERSION, accept_of
 MASK_SIZE: Final = 4
 KEY_SIZE: Final = 16
 SCRATCH_SIZE: Final = 64 * 1024
+COMING_SIZE: Final = 256 * 1024
+"""Records that are read at once."""
+
+SERVER: Final = b"localhost"
 HEADS_SIZE: Final = 64
 """More than the heads of the frames of one short answer take."""
 
@@ -62,49 +73,95 @@ def carried(connection: socket.socket, transport: str, ca_file: str) -> Carrier:
 
 
 class TlsCarrier:
-    """A TLS client. The certificate has to be for localhost; without a file none is verified."""
+    """A TLS client. The certificate has to be for localhost; without a file none is verified.
+
+    Its records go through the same OpenSSL as the broker's: otherwise the generator, on the slower
+    one of `ssl`, would be what is measured.
+    """
 
     def __init__(self, connection: socket.socket, ca_file: str) -> None:
-        context = ssl.create_default_context(cafile=ca_file or None)
-        if not ca_file:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        self._tls = context.wrap_socket(connection, server_hostname="localhost")
+        self._socket = connection
+        self._records = TlsRecords(_client_context(ca_file), is_server=False)
+        self._coming = memoryview(bytearray(COMING_SIZE))
+        self._unsent = NOTHING
+        self._unsent_of = 0  # so many bytes in clear
         self._waits = True
-        self.fileno = self._tls.fileno
-        self.getsockname = self._tls.getsockname
-        self.sendall = self._tls.sendall
-        self.close = self._tls.close
+        self.fileno = connection.fileno
+        self.getsockname = connection.getsockname
+        self.close = connection.close
+        self._shake()
 
     def setblocking(self, flag: bool, /) -> None:
         """Whether calls wait."""
         self._waits = flag
-        self._tls.setblocking(flag)
+        self._socket.setblocking(flag)
 
     def send(self, data: bytes | bytearray | memoryview, /) -> int:
-        """How many of these bytes were taken; a record is at most 16 KiB of them."""
+        """How many of these bytes were taken. The rest of a piece is sent by the next call."""
         view = memoryview(data)
         sent = 0
-        try:
-            while sent < len(view):
-                sent += self._tls.send(view[sent:])
-        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            pass  # The rest goes when the socket takes bytes again.
+        while sent < len(view):
+            if not self._unsent:
+                part = view[sent : sent + PIECE_SIZE]
+                (self._unsent,) = self._records.encrypt((part,))
+                self._unsent_of = len(part)
+            try:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            except BlockingIOError:
+                break
+            if not self._unsent:
+                sent += self._unsent_of
         return sent
+
+    def sendall(self, data: bytes | bytearray | memoryview, /) -> None:
+        """Sends all of it, in blocking mode."""
+        for piece in self._records.encrypt((data,)):
+            self._socket.sendall(piece)
 
     def recv_into(self, buffer: memoryview, /) -> int:
         """How many bytes came; 0 at the end."""
+        records = self._records
         received = 0
-        try:
-            while received < len(buffer):
-                size = self._tls.recv_into(buffer[received:])
-                received += size
-                if size == 0 or self._waits:
+        while received < len(buffer):
+            size = records.read_into(buffer[received:])
+            received += size
+            if size:
+                continue
+            if records.is_ended or (received and self._waits):
+                break
+            try:
+                came = self._socket.recv_into(self._coming)
+            except BlockingIOError:
+                if received:
                     break
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            if not received:
-                raise BlockingIOError from None
+                raise
+            if not came:
+                break
+            records.receive(self._coming[:came])
         return received
+
+    def _shake(self) -> None:
+        records = self._records
+        is_done = False
+        while not is_done:
+            is_done = records.shake()
+            self._socket.sendall(records.unsent())
+            if not is_done:
+                came = self._socket.recv_into(self._coming)
+                if not came:
+                    raise ConnectionError("the server ended the handshake of TLS")
+                records.receive(self._coming[:came])
+
+
+def _client_context(ca_file: str) -> Any:
+    context = ffi.gc(lib.SSL_CTX_new(lib.TLS_client_method()), lib.SSL_CTX_free)
+    lib.SSL_CTX_set_min_proto_version(context, lib.TLS1_2_VERSION)
+    if ca_file:
+        if not lib.SSL_CTX_load_verify_locations(context, os.fsencode(ca_file), ffi.NULL):
+            raise failure()
+        lib.SSL_CTX_set_verify(context, lib.SSL_VERIFY_PEER, ffi.NULL)
+        lib.X509_VERIFY_PARAM_set1_host(lib.SSL_CTX_get0_param(context), SERVER, len(SERVER))
+    return context
 
 
 class WebSocketCarrier:

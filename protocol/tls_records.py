@@ -106,7 +106,7 @@ class TlsRecords:
             read += taken
         return read
 
-    def encrypt(self, parts: Iterable[bytes | memoryview]) -> list[memoryview]:
+    def encrypt(self, parts: Iterable[bytes | bytearray | memoryview]) -> list[memoryview]:
         """The records of these bytes, in pieces."""
         parts = list(parts)
         if sum(map(len, parts)) <= JOINED_SIZE_MAX:
