@@ -186,6 +186,8 @@ class QuicSocket:
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         below = self.below
+        if below.udp.fileno() < 0:
+            return b""  # it was closed here
         assert not flags & ~socket.MSG_DONTWAIT, "the only one that is known here"
         try:
             below.until(self._has_something, 0.0 if flags else None)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import xxhash
 
+from borzoi.protocol.responses.clients import Transport
 from tests.replay.cutting import HEADER, Request
 
 
@@ -31,6 +32,7 @@ MESSAGE_ID: Final = Mask(
 )
 CLIENT_ID: Final = Mask("made from the client's port, which the kernel chooses", renamed=True)
 TOKEN: Final = Mask("a random secret", renamed=True)
+DOOR: Final = Mask("the door that a client came in by; TCP when it was recorded", renamed=True)
 ADDRESS: Final = Mask("ports that the kernel chooses, and the text that holds one", renamed=False)
 CHECKSUM: Final = Mask("covers time and id; verified on both sides instead", renamed=False)
 PROCESS: Final = Mask("pid, CPU, memory, times, bytes, threads of the process", renamed=False)
@@ -144,7 +146,8 @@ def _cluster(answer: Answer) -> None:
 
 def _client(answer: Answer) -> int:
     answer.take(4, CLIENT_ID)
-    answer.take(4 + 1)
+    answer.take(4)
+    answer.take(1, DOOR)
     answer.text(4, ADDRESS)
     return answer.number(4)
 
@@ -286,8 +289,9 @@ LAYOUTS: Final[dict[int, Callable[[Answer], object]]] = {
 class Renaming:
     """Which recorded value stands for which one of this run."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[Mask, bytes], bytes] = {}
+    def __init__(self, transport: Transport = Transport.TCP) -> None:
+        """`transport`: what clients of this run are shown as."""
+        self._known = {(DOOR, bytes((Transport.TCP,))): bytes((transport,))}
 
     def difference(self, code: int, recorded: bytes, replayed: bytes) -> str | None:
         """How two answers to a request differ, None if they do not."""

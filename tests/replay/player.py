@@ -5,15 +5,14 @@ order as then. The close of a client is complete when the broker has closed its 
 connection leaves behind (a place in a group) is settled before the next step.
 """
 
-import socket
 from collections import deque
 from typing import Final
 
 from tests.replay.cutting import AnswerCutter, Request, RequestCutter
+from tests.replay.doors import Door
 from tests.replay.masks import Renaming
 from tests.replay.session import Event, Kind, Session
 
-TIMEOUT_S: Final = 60.0
 DIFFERENCES_MAX: Final = 20
 RECEIVE_SIZE: Final = 1 << 20
 
@@ -21,10 +20,10 @@ RECEIVE_SIZE: Final = 1 << 20
 class Player:
     """One replay against one broker."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._address = (host, port)
+    def __init__(self, door: Door) -> None:
+        self._door = door
         self._connections: dict[int, _Connection] = {}
-        self._renaming = Renaming()
+        self._renaming = Renaming(door.transport)
         self.differences: list[str] = []
         self.answers_count = 0
 
@@ -47,7 +46,7 @@ class Player:
 
     def _step(self, event: Event) -> str | None:
         if event.kind is Kind.OPEN:
-            self._connections[event.connection] = _Connection(self._address)
+            self._connections[event.connection] = _Connection(self._door)
             return None
         connection = self._connections[event.connection]
         match event.kind:
@@ -61,16 +60,16 @@ class Player:
                 found = self._renaming.difference(request.code, event.data, answer)
                 return found and f"command {request.code} {request.payload.hex()}: {found}"
             case Kind.EOF:
-                connection.socket.shutdown(socket.SHUT_WR)
+                return connection.end()
         return connection.unexpected()
 
 
 class _Connection:
     """One client. Requests wait for their answers in the order in which they went out."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address, TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self.socket = door.connect()
         self.asked: deque[Request] = deque()
         self._requests = RequestCutter()
         self._answers = AnswerCutter()
@@ -95,6 +94,11 @@ class _Connection:
                 raise EOFError("the broker has closed the connection")
             self._ready.extend(self._answers.cut(data))
         return self._ready.popleft()
+
+    def end(self) -> str | None:
+        """Ends our side, and waits for the other one."""
+        self._door.end(self.socket)
+        return self.unexpected()
 
     def unexpected(self) -> str | None:
         """Waits for the end of the connection; what came before it, which should be nothing."""

@@ -7,6 +7,7 @@ import click
 
 from borzoi.terminal import say
 from tests.replay.brokers import GOLDEN, running
+from tests.replay.doors import plain
 from tests.replay.player import Player
 from tests.replay.session import load_session
 
@@ -25,7 +26,7 @@ def replay(
         session = load_session(path)
         own = dict(setting.split("=", 1) for setting in settings)
         with running({**session.settings, **own}, checkout, shards) as broker:
-            player = Player(broker.host, broker.port)
+            player = Player(plain(broker))
             differences = player.play(session)
         failed = failed or bool(differences)
         say(f"{path.name}: {player.answers_count} answers, {len(differences)} differences")
