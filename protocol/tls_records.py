@@ -121,6 +121,10 @@ class TlsRecords:
                 if write(ssl, source + start, count) != count:
                     raise failure()
                 pieces.append(self.unsent())
+        if len(pieces) > 1:
+            # What was written into stays as large as a piece, for which idle ones have no use.
+            self._going = _memory()
+            lib.SSL_set_bio(ssl, self._coming, self._going)
         return pieces
 
     def unsent(self) -> memoryview:
