@@ -23,14 +23,18 @@ from borzoi.protocol.identifiers import (
     PartitionId,
     Partitioning,
 )
+from borzoi.quantities import KIB
 from borzoi.shards.web_forms.bodies import MessageBody, SendQuery
 from borzoi.shards.web_forms.failures import plain
-from borzoi.shards.web_forms.limits import PIECE_SIZE
 from borzoi.shards.web_messages.message_json import pieces
 
 OCTETS: Final = "application/octet-stream"
 LINES: Final = "application/x-ndjson"
 LINE: Final = msgspec.json.Decoder(MessageBody)
+
+FIRST_SIZE: Final = 4 * KIB
+SLICE_SIZE: Final = 1024 * KIB
+"""A slice is handed to the kernel as it lies in the file, so it may be large."""
 
 
 def partitioning_of(query: SendQuery) -> Partitioning:
@@ -83,7 +87,14 @@ def lines_of(views: Sequence[memoryview]) -> Iterator[bytes]:
 
 
 def pieces_of(views: Iterable[memoryview]) -> Iterator[memoryview]:
-    """Messages as they are stored, in slices of PIECE_SIZE, none of them copied."""
+    """Messages as they are stored, in slices, none of them copied here.
+
+    The first one is small: the library copies it, to send it with the head.
+    """
+    size = FIRST_SIZE
     for view in views:
-        for start in range(0, len(view), PIECE_SIZE):
-            yield view[start : start + PIECE_SIZE]
+        start = 0
+        while start < len(view):
+            yield view[start : start + size]
+            start += size
+            size = SLICE_SIZE
