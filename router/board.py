@@ -44,7 +44,8 @@ METADATA_SLOT: Final = 0
 # A try fails only if a publication ends inside it. A thousand in a row do not happen by chance.
 READ_TRIES_MAX: Final = 1000
 
-_COPY: Final = struct.Struct("8Q")
+# By a name of its own: it runs for every poll.
+_unpack_copy: Final = struct.Struct("8Q").unpack_from
 
 BoardWords = tuple[int, int, int, int, int, int, int, int]
 
@@ -99,16 +100,16 @@ class Board:
             raise SlotOutOfRange(f"slot {slot} of a board of {self.slots}")
         shared = self._words
         base = slot * BOARD_SLOT_WORDS
-        copies = self._bytes
+        first_copy = slot * BOARD_SLOT_SIZE + LINE_SIZE
         version = shared[base]
-        for _ in range(READ_TRIES_MAX):
-            words: BoardWords = _COPY.unpack_from(
-                copies, base * WORD_SIZE + LINE_SIZE + (version & 1) * LINE_SIZE
-            )
+        tries_left = READ_TRIES_MAX
+        while tries_left:
+            words: BoardWords = _unpack_copy(self._bytes, first_copy + (version & 1) * LINE_SIZE)
             seen = version
             version = shared[base]
             if version == seen:
                 return words
+            tries_left -= 1
         raise AssertionError(f"slot {slot} changed during each of {READ_TRIES_MAX} reads")
 
     def version_word(self, slot: int) -> memoryview:

@@ -213,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # What the session calls.
 
-    def reply(self, reply: Reply) -> None:  # noqa: C901, PLR0911, PLR0912 - one case each
+    def reply(self, reply: Reply) -> None:  # noqa: C901, PLR0912 - one case each
         """Answer the request in work and turn to the next."""
         # It runs for every request: what it does is written out here.
         transport = self.transport
@@ -222,23 +222,17 @@ class Connection(asyncio.BufferedProtocol):
             if transport is None or transport.is_closing():
                 return
             transport.write(self.framing.status(0))
+        elif type(reply) is Messages and self._shows is None and reply.size <= WHOLE_SIZE_MAX:
+            count, size = reply.message_count, reply.size
+            self._timer.polled(count, size)
+            self._release_request()
+            if transport is None or transport.is_closing():
+                return
+            head = self._polled(reply.partition_id, reply.current_offset, count, size)
+            transport.writelines((head, *reply.views))
         elif type(reply) is Status:
             self._release_request()
-            if reply.status:
-                self._connections.meters.errors[self.kind.name.lower(), reply.status] += 1
-            if transport is None:
-                return
-            if reply.status is None:
-                transport.abort()
-                return
-            if transport.is_closing():
-                return
-            if reply.text:
-                transport.write(encode_response(reply.status, reply.text.encode()))
-            else:
-                transport.write(self.framing.status(reply.status))
-            if reply.close:
-                transport.close()
+            if not self._says(reply):
                 return
         elif type(reply) is Payload and len(reply.payload) <= SMALL_SIZE_MAX:
             self._release_request()
@@ -272,6 +266,26 @@ class Connection(asyncio.BufferedProtocol):
         intake = self._intake
         if intake.kept or intake.reading.is_paused or self.is_at_eof:
             intake.go_on()
+
+    def _says(self, reply: Status) -> bool:
+        """Answer with a status; False if the connection is gone, or ends with it."""
+        transport = self.transport
+        if reply.status:
+            self._connections.meters.errors[self.kind.name.lower(), reply.status] += 1
+        if transport is None:
+            return False
+        if reply.status is None:
+            transport.abort()
+            return False
+        if transport.is_closing():
+            return False
+        if reply.text:
+            transport.write(encode_response(reply.status, reply.text.encode()))
+        else:
+            transport.write(self.framing.status(reply.status))
+        if reply.close:
+            transport.close()
+        return not reply.close
 
     def _converted(self, reply: Reply) -> tuple[int, Iterable[bytes | memoryview]]:
         """A payload as the client reads it; messages are converted as they are taken."""

@@ -91,14 +91,15 @@ class Polling:
                 if strategy == OFFSET and not auto_commit:
                     # What a consumer that reads on asks for, again and again.
                     following = self._services.reads.read_on(route.target, value, count)
-                    if following is not None and (
-                        following[2].nbytes <= SHORTEST_CUT or self._fits(following[2].nbytes)
-                    ):
+                    if following is not None:
                         current, found_count, view = following
-                        self._poller.reply(
-                            Messages(route.partition_id, current, found_count, (view,), view.nbytes)
-                        )
-                        return
+                        size = view.nbytes
+                        if size <= SHORTEST_CUT or self._fits(size):
+                            messages = Messages(
+                                route.partition_id, current, found_count, (view,), size
+                            )
+                            self._poller.reply(messages)
+                            return
                 if strategy not in STRATEGIES:
                     raise InvalidCommand(f"there is no polling strategy {strategy}")
                 user = self._user
