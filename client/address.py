@@ -92,7 +92,9 @@ def parse_address(text: str) -> ServerAddress:
     if not separator:
         return _host_and_port(text, None)
     if scheme not in SCHEMES:
-        raise InvalidArgument(f"a connection string for {scheme}; {' or '.join(SCHEMES)} is needed")
+        nearest = f"iggy+{scheme}"
+        needed = nearest if nearest in SCHEMES else " or ".join(SCHEMES)
+        raise InvalidArgument(f"a connection string for {scheme}; {needed} is needed")
     credentials, at, place = rest.rpartition("@")
     username, colon, password = credentials.partition(":")
     if at and (not username or (colon and not password)):

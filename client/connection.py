@@ -12,6 +12,7 @@ so it takes the connection with it.
 
 import asyncio
 import os
+import socket
 import ssl
 from typing import Any, Final, Self
 
@@ -67,12 +68,16 @@ async def _dial_quic(
         raise
 
 
-def _cause(error: OSError) -> str:
+def cause_of(error: OSError) -> str:
     """What the system says; asyncio's text repeats the address, and a number before it.
 
     The number of an error of TLS is one of OpenSSL, not of the system.
     """
     number = error.errno
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return "the server speaks no TLS there"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or f"{error}"
     if isinstance(error, ssl.SSLError) or number is None or number <= 0:
         return f"{error}"
     return os.strerror(number)
@@ -120,7 +125,7 @@ class Connection:
                 if below is not None:
                     await below.opened
         except OSError as error:  # TimeoutError is one, and says nothing itself
-            cause = _cause(error) or f"no answer within {timeout_s} s"
+            cause = cause_of(error) or f"no answer within {timeout_s} s"
             raise CannotEstablishConnection(f"cannot connect to {host}:{port}: {cause}") from error
         return cls(reader, timeout_s)
 

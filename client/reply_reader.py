@@ -20,6 +20,9 @@ from borzoi.protocol.errors import ConnectionClosed, error_for
 from borzoi.protocol.framing import RESPONSE_HEADER
 
 FIRST_PIECE_SIZE: Final = 64 * 1024
+# How servers begin that speak something else; no status has these bytes.
+HTTP: Final = int.from_bytes(b"HTTP", "little")
+TLS_ALERT: Final = b"\x15\x03"
 
 
 class RawReply(NamedTuple):
@@ -110,6 +113,8 @@ class ReplyReader(asyncio.BufferedProtocol):
         cause = "the server closed the connection" if error is None else f"{error}"
         if self._body is not None:
             cause += f" after {self._filled} of {len(self._body)} bytes of an answer"
+        elif bytes(self._first_piece[:2]) == TLS_ALERT and self._filled > 1:
+            cause = "the server speaks TLS there: iggy+tls:// reaches it"
         elif self._filled:
             cause += f" after {self._filled} bytes of an answer"
         elif self._waiting is not None:
@@ -127,6 +132,9 @@ class ReplyReader(asyncio.BufferedProtocol):
         if self._filled < RESPONSE_HEADER.size:
             return
         self._status, size = RESPONSE_HEADER.unpack_from(self._first_piece)
+        if self._status == HTTP:
+            self.end(ConnectionClosed("the server speaks HTTP there: iggy+http:// reaches it"))
+            return
         # Before reserving memory: the length is only a claim of the server.
         if size > self._response_size_max:
             self.end(ResponseTooBig(f"{size} bytes; at most {self._response_size_max} are taken"))

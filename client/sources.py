@@ -98,7 +98,8 @@ class OwnPartitions:
         reading = self._reading
         details = await reading.client.get_topic(reading.stream, reading.topic)
         if details is None:
-            raise TopicIdNotFound(f"topic {reading.topic} of stream {reading.stream} is not there")
+            place = f"topic {reading.topic} of stream {reading.stream}"
+            raise TopicIdNotFound(f"{place} does not exist")
         is_first = not self._known_until
         self._known_until = self._clock_s() + PARTITIONS_AGE_MAX_S
         for partition in details.partitions:

@@ -20,7 +20,8 @@ from borzoi.client.client import OpenOptions
 from borzoi.visible import visible
 
 ENVIRONMENT: Final = "BORZOI_"
-DEFAULT_SERVER: Final = "127.0.0.1:8090"
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_SERVER: Final = f"{DEFAULT_HOST}:8090"
 SCHEMES: Final = {
     "tcp_server_address": ("iggy+tcp", "iggy+tls"),
     "http_api_url": ("iggy+http", "iggy+https"),
@@ -34,6 +35,16 @@ TRANSPORTS: Final = {
     "ws": "websocket_server_address",
     "websocket": "websocket_server_address",
 }
+
+
+ENCRYPTED: Final = {
+    "": "iggy+tls",
+    "iggy": "iggy+tls",
+    "iggy+tcp": "iggy+tls",
+    "iggy+http": "iggy+https",
+    "iggy+ws": "iggy+wss",
+}
+"""What --tcp-tls-enabled makes of a server that is reached in clear."""
 
 
 class Chosen(NamedTuple):
@@ -83,6 +94,31 @@ def place_of(given: Mapping[str, Any]) -> str:
 
 
 def _server(given: Mapping[str, Any], profile: Profile | None) -> tuple[str, bool]:
+    server, is_explicit = _named_server(given, profile)
+    return _as_asked(server, given), is_explicit
+
+
+def _as_asked(server: str, given: Mapping[str, Any]) -> str:
+    """The server over the transport and with the encryption that is asked for; never without."""
+    scheme, separator, rest = server.partition("://")
+    if not separator:
+        scheme, rest = "", server
+    transport = given.get("transport")
+    if transport is not None:
+        option = TRANSPORTS[transport]
+        if not scheme:
+            scheme = SCHEMES[option][0]
+        elif scheme not in (*SCHEMES[option], *(("iggy",) if transport == "tcp" else ())):
+            raise click.UsageError(
+                f"--transport {transport}: the server is given as {scheme}://; give"
+                f" --{option.replace('_', '-')}, or an address with {SCHEMES[option][0]}://"
+            )
+    if given.get("tcp_tls_enabled"):
+        scheme = ENCRYPTED.get(scheme, scheme)
+    return f"{scheme}://{rest}" if scheme else rest
+
+
+def _named_server(given: Mapping[str, Any], profile: Profile | None) -> tuple[str, bool]:
     if given.get("server"):
         return str(given["server"]), True
     wanted = TRANSPORTS.get(given.get("transport") or "tcp")
@@ -93,8 +129,8 @@ def _server(given: Mapping[str, Any], profile: Profile | None) -> tuple[str, boo
     if os.environ.get(f"{ENVIRONMENT}SERVER"):
         return os.environ[f"{ENVIRONMENT}SERVER"], False
     server = profile.server if profile is not None else DEFAULT_SERVER
-    if _is_encrypted(given, "tcp_server_address") and "://" not in server:
-        server = _with_scheme(server, "iggy+tls")
+    if server == DEFAULT_SERVER and given.get("transport") not in (None, "tcp"):
+        server = DEFAULT_HOST  # each transport has a port of its own
     return server, False
 
 

@@ -142,12 +142,15 @@ def _command(function: Called[Parameters], *, needs_login: bool) -> Callable[...
                             error.status,
                             type(error).__name__,
                         ) from error
-                    try:
-                        return await function(client, **everything)  # type: ignore[call-arg]  # click's
-                    except ConnectionClosed as error:
-                        raise ConnectionClosed(f"{chosen.place}: {error}") from error
+                    return await function(client, **everything)  # type: ignore[call-arg]  # click's
 
-            value = run(call())
+            async def call_named() -> object:
+                try:
+                    return await call()
+                except ConnectionClosed as error:
+                    raise ConnectionClosed(f"{chosen.place}: {error}") from error
+
+            value = run(call_named())
         if isinstance(value, Said):
             value = replace(value, about=_done(everything) | dict(value.about))
         if not (given["quiet"] and not given["as_json"]):

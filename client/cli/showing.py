@@ -52,6 +52,7 @@ PERCENT: Final = frozenset({"cpu_usage", "total_cpu_usage"})
 """How numbers of these names are shown in lines; JSON has them as they are."""
 SERVER_DEFAULT: Final = 0
 CODECS: Final = {1: "none", 2: "gzip", 3: "lz4", 4: "zstd"}
+WORDS: Final[Mapping[bool | None, str]] = {None: "-", True: "yes", False: "no"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +220,8 @@ def table(rows: Sequence[Any]) -> list[str]:
 
 
 def _text(name: str, value: Any) -> str:
-    if value is None:
-        return "-"
+    if value is None or isinstance(value, bool):
+        return WORDS[value]
     if isinstance(value, list | tuple):
         return ", ".join(_text(name, one) for one in value)
     if isinstance(value, dict):

@@ -14,7 +14,9 @@ from borzoi.client.cli.running import HELP, uses_client
 from borzoi.client.cli.showing import MessageAt, payload_text, show, time_text
 from borzoi.client.client import BorzoiClient
 from borzoi.client.committing import COMMIT_DISABLED
+from borzoi.client.consumer import MessageConsumer
 from borzoi.client.strategies import FIRST, LAST, from_offset, from_timestamp
+from borzoi.protocol.errors import StreamIdNotFound, TopicIdNotFound
 from borzoi.protocol.identifiers import Identifier, PollingStrategy
 from borzoi.protocol.message import Message
 from borzoi.quantities import SECOND, parse_duration_us
@@ -102,6 +104,21 @@ async def tail(
         last_count=lines,
         commit=COMMIT_DISABLED,
     )
+    try:
+        await _write_all(consumer, follow, wanted, count, write)
+    except TopicIdNotFound:
+        if await client.get_stream(stream) is None:
+            raise StreamIdNotFound(f"stream {stream} does not exist") from None
+        raise
+
+
+async def _write_all(
+    consumer: MessageConsumer,
+    follow: bool,
+    wanted: Callable[[bytes], object] | None,
+    count: int | None,
+    write: Callable[[MessageAt], None],
+) -> None:
     shown = 0
     async with consumer:
         async for batch in consumer.batches(wait=follow):

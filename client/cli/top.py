@@ -72,7 +72,7 @@ class Before:
 
 
 @click.command(context_settings=HELP)
-@click.option("--once", is_flag=True, help="One look, and end; --json does that too.")
+@click.option("--once", is_flag=True, help="Two looks, for rates, and end; as --json does.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
@@ -85,13 +85,16 @@ async def top(client: BorzoiClient, once: bool, interval: float) -> object:
     """Show the server, topics, groups with their lag, and clients, until interrupted."""
     before = Before()
     look = await _look(client, before)
-    if click.get_current_context().params["as_json"]:
-        return look
-    while not once:
+    as_json = click.get_current_context().params["as_json"]
+    while not (once or as_json):
         clear()
         _write(look)
         await asyncio.sleep(interval)
         look = await _look(client, before)
+    await asyncio.sleep(interval)
+    look = await _look(client, before)
+    if as_json:
+        return look
     _write(look)
     return None
 

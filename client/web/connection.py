@@ -17,7 +17,13 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from borzoi.client.address import TlsOptions
-from borzoi.client.connection import RESPONSE_SIZE_MAX, TIMEOUT_S, RequestTimeout, tls_context
+from borzoi.client.connection import (
+    RESPONSE_SIZE_MAX,
+    TIMEOUT_S,
+    RequestTimeout,
+    cause_of,
+    tls_context,
+)
 from borzoi.client.link import OutgoingBatch
 from borzoi.client.web.reader import HttpReader, HttpReply
 from borzoi.client.web.requests import (
@@ -110,7 +116,7 @@ class WebConnection:
                     server_hostname=None if tls is None else tls.domain or host,
                 )
         except OSError as error:  # TimeoutError is one, and says nothing itself
-            cause = str(error) or f"no answer within {timeout_s} s"
+            cause = cause_of(error) or f"no answer within {timeout_s} s"
             raise CannotEstablishConnection(f"cannot connect to {host}:{port}: {cause}") from error
         return cls(reader, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", timeout_s)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 import borzoi
+from borzoi.settings_hint import ServeCommand
 from borzoi.shards.admin.config_option import config_option, load_named, strict_option
 from borzoi.shards.nursery.process import NurseryProcess, start_nursery
 from borzoi.terminal import VisibleErrors, VisibleGroup, in_json, json_option, say, say_json
@@ -62,7 +63,7 @@ def main() -> None:
     """A message-streaming broker that serves Apache Iggy clients."""
 
 
-@main.command()
+@main.command(cls=ServeCommand)
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -221,7 +222,8 @@ def check(file: Path) -> None:
         say_json(json.dumps({"file": str(file), "problems": problems}))
         sys.exit(CONFIG_ERROR if problems else 0)
     for problem in problems:
-        say(f"borzoi: {file}: {problem}", err=True)
+        about = problem if problem.startswith(f"{file} ") else f"{file}: {problem}"
+        say(f"borzoi: {about}", err=True)
     if problems:
         sys.exit(CONFIG_ERROR)
     say(f"{file}: fine")
@@ -315,5 +317,6 @@ def report(error: ConfigError) -> int:
         about = {"name": "ConfigError", "message": f"{error}", "problems": error.problems}
         say_json(json.dumps({"error": about}), err=True)
     else:
-        say(f"borzoi: {error}", err=True)
+        for problem in error.problems:
+            say(f"borzoi: {problem}", err=True)
     return CONFIG_ERROR

@@ -140,7 +140,8 @@ def _read_config_file(
 def _missing(variable: str, wanted: str, cwd: Path) -> ConfigError:
     """A file that is named may hold a protection: without it the broker would start bare."""
     where = "" if Path(wanted).is_absolute() else f", neither in {cwd} nor above it"
-    return ConfigError(f"{variable} names {wanted!r}, which does not exist{where}")
+    what = "is no file" if (cwd / wanted).exists() else f"does not exist{where}"
+    return ConfigError(f"{variable} names {wanted!r}, which {what}")
 
 
 def _find(name: str, cwd: Path) -> Path | None:

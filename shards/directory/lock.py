@@ -31,6 +31,8 @@ def lock_data_directory(data: Path, timeout_s: float = LOCK_TIMEOUT_S) -> int:
             f"system.path is {data}: its parent {data.absolute().parent} does not exist; mount the"
             " disk or make that directory, or name another place in IGGY_SYSTEM_PATH"
         ) from None
+    except FileExistsError:
+        raise ConfigError(f"system.path is {data}: a file, and has to be a directory") from None
     fd = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     deadline = time.monotonic() + timeout_s
     while True:
@@ -39,7 +41,10 @@ def lock_data_directory(data: Path, timeout_s: float = LOCK_TIMEOUT_S) -> int:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 os.close(fd)
-                raise ConfigError(f"system.path is {data}: another broker uses it") from None
+                raise ConfigError(
+                    f"system.path is {data}: another broker uses it; IGGY_SYSTEM_PATH names"
+                    " another directory"
+                ) from None
             time.sleep(RETRY_S)
         else:
             return fd

@@ -1,6 +1,7 @@
 """Requests over a real socket: answers, errors, deadlines, turns."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -36,6 +37,21 @@ async def open_to(server: ScriptedServer, timeout_s: float = 5) -> Connection:
 def client_answer(client_id: int) -> bytes:
     client = ClientInfo(client_id, 0, Transport.TCP, "127.0.0.1:1", 0)
     return encode_response(0, CLASSIC.replies[Code.GET_ME](ClientDetails(client, ())))
+
+
+def test_a_host_without_an_address_is_named_without_a_number(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def test() -> None:
+        said = r"^cannot connect to broker\.invalid:8090: Name or service not known$"
+        with pytest.raises(CannotEstablishConnection, match=said):
+            await Connection.open("broker.invalid", 8090, 5)
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    run(test())
 
 
 def test_a_value_comes_back(run: Run) -> None:

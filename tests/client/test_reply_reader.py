@@ -98,6 +98,16 @@ def test_answers_around_the_size_of_the_first_piece(size: int, piece_size: int) 
     in_loop(test)
 
 
+def test_an_answer_of_http_is_named() -> None:
+    def test(wire: FedReader) -> None:
+        reply = wire.reader.ask([b"?"])
+        wire.feed(b"HTTP/1.0 400 Bad Request\r\n", 26)
+        with pytest.raises(ConnectionClosed, match=r"speaks HTTP there: iggy\+http:// reaches it"):
+            reply.result()
+
+    in_loop(test)
+
+
 def test_one_byte_too_many_is_refused_before_it_comes() -> None:
     def test(wire: FedReader) -> None:
         reply = wire.reader.ask([b"?"])
@@ -137,6 +147,7 @@ def test_unasked_bytes_end_the_connection(answer: bytes, unasked: bytes, reason:
     [
         (b"", None, "the server closed the connection before it answered"),
         (bytes(3), None, "the server closed the connection after 3 bytes of an answer"),
+        (b"\x15\x03\x03\0\x02\x02F", None, "the server speaks TLS there: iggy.tls:// reaches it"),
         (
             encode_response(0, bytes(10))[:12],
             None,

@@ -29,6 +29,7 @@ def heard(broker: BrokerProcess, words: str) -> str:
             {"IGGY_CONFIG_PATH": "/nosuch.toml"},
             "IGGY_CONFIG_PATH names '/nosuch.toml', which does not exist",
         ),
+        ({"IGGY_CONFIG_PATH": "/"}, "IGGY_CONFIG_PATH names '/', which is no file"),
         (
             {"IGGY_SYSTEM_ENCRYPTION_ENABLE": "true"},
             "unknown variable IGGY_SYSTEM_ENCRYPTION_ENABLE: it would leave something"
@@ -95,6 +96,27 @@ def test_a_busy_port_names_its_setting_before_anything_is_made(tmp_path: Path, d
         f" {door}.address or {variable}_ADDRESS names another address\n"
     )
     assert not (tmp_path / "data").exists()
+
+
+def test_several_busy_ports_are_a_line_each(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as another,
+    ):
+        addresses = [f"127.0.0.1:{taken.getsockname()[1]}" for taken in (one, another)]
+        doors = zip(("IGGY_TCP_ADDRESS", "IGGY_HTTP_ADDRESS"), addresses, strict=True)
+        done = run_to_its_end(tmp_path / "data", **dict(doors))
+    lines = done.stderr.splitlines()
+    assert [line.partition(";")[0] for line in lines] == [
+        f"borzoi: cannot listen on {address}: Address already in use" for address in addresses
+    ]
+
+
+def test_a_file_in_the_place_of_the_data_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    done = run_to_its_end(tmp_path / "data")
+    said = f"borzoi: system.path is {tmp_path / 'data'}: a file, and has to be a directory\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_a_well_known_password_stays_on_loopback(new_broker: NewBroker, tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
     $ words of the command
     code  the text
 
-{server} stands for the broker's address with its login, {bare} for the address alone, {empty} for a
-directory without anything.
+{server} stands for the broker's address with its login, {bare} for the address alone, {web} for
+that of its HTTP door, {empty} for a directory without anything.
 """
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from tests.first_hour.conftest import CommandLine
 
 pytestmark = pytest.mark.slow
 
+NAMED = re.compile(r"\{(server|bare|web|empty)\}")
 TABLE = Path(__file__).with_name("wrong_inputs.txt")
 
 
@@ -54,11 +56,10 @@ def test_a_wrong_input_is_answered_in_one_line(
     assert stocked == "depot"
     bare = shared_broker.address
     server = f"iggy://iggy:iggy@{bare}"
-    known = {"server": server, "bare": bare, "empty": str(tmp_path)}
-    words = [
-        word.replace("{server}", server).replace("{bare}", bare).replace("{empty}", str(tmp_path))
-        for word in case.words.split()
-    ]
+    web = shared_broker.http_address
+    known = {"server": server, "bare": bare, "web": web, "empty": str(tmp_path)}
+    # Only these: a template of a message has braces, too.
+    words = [NAMED.sub(lambda found: known[found[1]], word) for word in case.words.split()]
     done = CliRunner().invoke(main, words, env=cli.environ)
     last = done.stderr.rstrip("\n").split("\n")[-1]
     for name, value in known.items():
