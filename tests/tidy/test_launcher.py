@@ -343,6 +343,7 @@ def test_help_installs_nothing(checkout: Checkout, words: str) -> None:
     code, out, _ = checkout.run(*words.split())
     assert code == 0
     assert "./borzoi serve                 the broker" in out
+    assert "Not installed yet: ./borzoi serve" in out
     assert checkout.calls() == []
 
 
