@@ -221,7 +221,7 @@ def table(rows: Sequence[Any]) -> list[str]:
 
 def _text(name: str, value: Any) -> str:
     if value is None or isinstance(value, bool):
-        return WORDS[value]
+        return "never" if name == "expiry_at" and value is None else WORDS[value]
     if isinstance(value, list | tuple):
         return ", ".join(_text(name, one) for one in value)
     if isinstance(value, dict):

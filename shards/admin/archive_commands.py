@@ -98,11 +98,6 @@ def ls(config_path: Path | None, path: Path | None, as_json: bool) -> None:
     try:
         config, store = _open(config_path, path)
         states = archived_states(store)
-        if not states:
-            raise CannotRestore(
-                f"{store.name} holds no archive: a broker makes one there with"
-                " data_maintenance.archiver.enabled and system.backup.path"
-            )
         state = _newest_state(config, store)
         rows = [_row(store, state, one) for one in archived_lives(store)]
     except PROBLEMS as error:
@@ -209,10 +204,13 @@ def restore_command(
 
 def _open(config_path: Path | None, path: Path | None) -> tuple[Config, ArchiveStore]:
     config = load_named(config_path).config
-    files = Files()
-    if path is not None:
-        return config, DirectoryStore(str(path), files)
-    return config, open_store(config, files)
+    store = open_store(config, Files()) if path is None else DirectoryStore(str(path), Files())
+    if not (archived_states(store) or archived_lives(store)):
+        raise CannotRestore(
+            f"{store.name} holds no archive: a broker makes one there with"
+            " data_maintenance.archiver.enabled and system.backup.path"
+        )
+    return config, store
 
 
 def _fail(error: Exception) -> Any:

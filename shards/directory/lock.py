@@ -42,8 +42,8 @@ def lock_data_directory(data: Path, timeout_s: float = LOCK_TIMEOUT_S) -> int:
             if time.monotonic() > deadline:
                 os.close(fd)
                 raise ConfigError(
-                    f"system.path is {data}: another broker uses it; IGGY_SYSTEM_PATH names"
-                    " another directory"
+                    f"system.path is {data}: another broker uses it; stop that one, or name"
+                    " another directory in IGGY_SYSTEM_PATH"
                 ) from None
             time.sleep(RETRY_S)
         else:

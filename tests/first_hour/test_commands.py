@@ -116,6 +116,9 @@ def test_lines_have_units_words_and_a_zone(cli: CommandLine, stocked: str) -> No
     stats = cli.says("stats")
     assert "18446744073709551615" not in stats
     assert " MiB\n" in stats.split("memory_usage")[1][:40]
+    cli.says("pat", "create", "lasting")
+    assert "\nlasting  never\n" in cli.says("pat", "list")
+    cli.says("pat", "delete", "lasting")
 
 
 def test_nothing_acts_on_the_terminal(cli: CommandLine) -> None:
@@ -181,9 +184,10 @@ def test_a_doctor_finds_what_stops_a_start(tmp_path: Path, shared_broker: Broker
 
 
 def test_an_archive_that_is_not_there_is_an_error(cli: CommandLine, tmp_path: Path) -> None:
-    done = cli.run("archive", "ls", "--path", str(tmp_path))
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert f"{tmp_path} holds no archive" in done.stderr.decode()
+    for words in (("ls",), ("verify",), ("restore", "--into", str(tmp_path / "new"))):
+        done = cli.run("archive", *words, "--path", str(tmp_path))
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert f"{tmp_path} holds no archive" in done.stderr.decode()
 
 
 def test_doors_that_are_closed_are_not_shown(new_broker: NewBroker, tmp_path: Path) -> None:
