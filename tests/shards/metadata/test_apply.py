@@ -396,7 +396,8 @@ def world_of(topics: int) -> World:
 
 def test_the_cost_of_an_entry_does_not_grow_with_the_number_of_topics() -> None:
     costs = []
-    for topics in (20, 2000):
+    # The first one pays for what is looked up once in a process.
+    for topics in (2, 20, 2000):
         world = world_of(topics)
         costs.append(
             [
@@ -407,7 +408,7 @@ def test_the_cost_of_an_entry_does_not_grow_with_the_number_of_topics() -> None:
                 lines_run(partial(world.run, CreateStream("t"))),
             ]
         )
-    assert costs[0] == costs[1]
+    assert costs[1] == costs[2]
 
 
 def test_an_empty_state_is_equal_to_another() -> None:
