@@ -4,10 +4,9 @@ One blocking socket, one request at a time, encoded by borzoi.protocol; works ag
 of this wire. A refusal is raised as the BrokerError of its status.
 """
 
-import socket
 from typing import Any, Final
 
-from borzoi.bench.carriers import Carrier, carried
+from borzoi.bench.carriers import Carrier, dialled
 from borzoi.bench.plans import Credentials
 from borzoi.protocol import commands
 from borzoi.protocol.errors import (
@@ -45,10 +44,9 @@ class Admin:
         ca_file: str = "",
     ) -> "Admin":
         """Returns a connection that is logged in; the socket is closed if that fails."""
-        connection = socket.create_connection((host, port), timeout=TIMEOUT_S)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = dialled(host, port, transport, ca_file, TIMEOUT_S)
         try:
-            admin = cls(carried(connection, transport, ca_file))
+            admin = cls(connection)
             log_in(admin, credentials)
         except BaseException:
             connection.close()

@@ -22,7 +22,7 @@ from typing import Final, Self
 import psutil
 
 from borzoi.bench.admin import Admin
-from borzoi.bench.plans import HTTP_JSON, Credentials
+from borzoi.bench.plans import HTTP_JSON, QUIC, Credentials
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
@@ -36,6 +36,7 @@ DOORS: Final = {
     "tls": "tcp",
     "ws": "websocket",
     "wss": "websocket",
+    QUIC: "quic",
     "http": "http",
     HTTP_JSON: "http",
 }
@@ -44,6 +45,7 @@ DOORS: Final = {
 SETTINGS: Final = {
     "tls": {"IGGY_TCP_TLS_ENABLED": "true"},
     "wss": {"IGGY_WEBSOCKET_TLS_ENABLED": "true"},
+    QUIC: {"IGGY_QUIC_ENABLED": "true"},
     "http": {"IGGY_HTTP_ENABLED": "true"},
     HTTP_JSON: {"IGGY_HTTP_ENABLED": "true"},
 }
@@ -77,6 +79,7 @@ class OwnBroker:
             "IGGY_HTTP_ENABLED": "false",
             "IGGY_QUIC_ENABLED": "false",
             "IGGY_HTTP_ADDRESS": "127.0.0.1:0",
+            "IGGY_QUIC_ADDRESS": "127.0.0.1:0",
             "IGGY_WEBSOCKET_ADDRESS": "127.0.0.1:0",
             **SETTINGS.get(transport, {}),
             "IGGY_SYSTEM_SHARDING_CPU_ALLOCATION": cpu_allocation,

@@ -64,12 +64,25 @@ class Carrier(Protocol):
         """Closes the socket."""
 
 
-def carried(connection: socket.socket, transport: str, ca_file: str) -> Carrier:
-    """The carrier of a connection that was just made, ready for requests."""
+def dialled(
+    host: str, port: int, transport: str, ca_file: str, timeout_s: float, *, nodelay: bool = True
+) -> Carrier:
+    """A connection, ready for requests."""
+    if transport == "quic":
+        # Its library is large, and asyncio with it.
+        from borzoi.bench.quic_carrier import QuicCarrier
+
+        return QuicCarrier(host, port, ca_file)
+    connection = socket.create_connection((host, port), timeout=timeout_s)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, nodelay)
     below: Carrier = connection
-    if transport in ("tls", "wss"):
-        below = TlsCarrier(connection, ca_file)
-    return WebSocketCarrier(below) if transport in ("ws", "wss") else below
+    try:
+        if transport in ("tls", "wss"):
+            below = TlsCarrier(connection, ca_file)
+        return WebSocketCarrier(below) if transport in ("ws", "wss") else below
+    except BaseException:
+        connection.close()
+        raise
 
 
 class TlsCarrier:

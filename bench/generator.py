@@ -16,14 +16,13 @@ import mmap
 import os
 import pickle
 import select
-import socket
 import sys
 import time
 from typing import Final
 
 from borzoi.bench.actors import Actor, LoadFailed
 from borzoi.bench.admin import Admin, join_group, log_in
-from borzoi.bench.carriers import Carrier, carried
+from borzoi.bench.carriers import Carrier, dialled
 from borzoi.bench.consensus_roles import CONSENSUS_CLASSES
 from borzoi.bench.http_roles import HTTP_CLASSES
 from borzoi.bench.pacing import staggered_start_ns
@@ -31,6 +30,7 @@ from borzoi.bench.plans import (
     CLASSIC,
     CONSENSUS,
     HTTP,
+    QUIC,
     ActorPlan,
     GeneratorPlan,
     GeneratorResult,
@@ -162,7 +162,7 @@ def connect(plan: ActorPlan) -> Carrier:
     """A connection of this actor, held by the process it wants at the other end."""
     for _ in range(CONNECT_ATTEMPTS_MAX):
         connection = connect_once(plan)
-        if plan.server_pid is None:
+        if plan.server_pid is None or plan.transport == QUIC:
             return connection
         client_port = connection.getsockname()[1]
         if shard_of_connection({0: plan.server_pid}, plan.port, client_port) is not None:
@@ -173,9 +173,8 @@ def connect(plan: ActorPlan) -> Carrier:
 
 def connect_once(plan: ActorPlan) -> Carrier:
     """Connected, logged in, and a member of its group if it has one."""
-    plain = socket.create_connection((plan.host, plan.port), timeout=SILENCE_MAX_S)
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not plan.in_pieces)
-    connection = carried(plain, plan.transport, plan.ca_file)
+    door = plan.host, plan.port, plan.transport, plan.ca_file
+    connection = dialled(*door, SILENCE_MAX_S, nodelay=not plan.in_pieces)
     # Actors of another generation, or of HTTP, log in by themselves, in their bytes.
     is_classic = plan.generation == CLASSIC and plan.transport not in HTTP
     if plan.credentials is not None and is_classic:

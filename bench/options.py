@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from borzoi.bench.kinds import ACTORS_DEFAULT, Kind
-from borzoi.bench.plans import CLASSIC, Credentials
+from borzoi.bench.plans import CLASSIC, QUIC, Credentials
 from borzoi.bench.quantities import Range
 
 MESSAGE_BATCHES_DEFAULT: Final = 1_000
 TRANSPORT: Final = "tcp"
-OF_EVERY_KIND: Final = frozenset({"tcp", "tls", "ws", "wss"})
+OF_EVERY_KIND: Final = frozenset({"tcp", "tls", "ws", "wss", QUIC})
 """The binary protocol, with groups and pairs; over HTTP an actor sends or polls."""
 
 
@@ -137,6 +137,8 @@ def resolve(
 
 def _check_transport(kind: Kind, given: dict[str, object]) -> None:
     transport = given.get("transport", TRANSPORT)
+    if transport == QUIC and given.get("generation", CLASSIC) != CLASSIC:
+        raise OptionsConflict("--transport quic has no generations")
     if transport in OF_EVERY_KIND:
         return
     if kind.groups or kind.pairs:

@@ -16,7 +16,8 @@ CLASSIC: Final = "classic"
 CONSENSUS: Final = "0.9"
 HTTP_JSON: Final = "http-json"
 HTTP: Final = frozenset({"http", HTTP_JSON})
-TRANSPORTS: Final = ("tcp", "tls", "ws", "wss", "http", HTTP_JSON)
+QUIC: Final = "quic"
+TRANSPORTS: Final = ("tcp", "tls", "ws", "wss", QUIC, "http", HTTP_JSON)
 """What carries the requests of an actor; over `http` messages are bytes."""
 
 ONE_THOUSAND: Final = Range(1000, 1000)

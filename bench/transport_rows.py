@@ -21,8 +21,8 @@ CONNECTIONS: Final = 2
 
 JSON_CONNECTIONS: Final = 16
 JSON_TARGET: Final = 8_000
-AIMS: Final = {"tls": 0.5, "ws": 0.7, "wss": 0.4, "http": 0.6}
-"""Of plain TCP, for large batches."""
+AIMS: Final = {"tls": 0.5, "ws": 0.7, "wss": 0.4, "http": 0.6, "quic": 0.0}
+"""Of plain TCP, for large batches. QUIC has none: its figure is what it is."""
 
 Figure = Callable[[Rate], float]
 

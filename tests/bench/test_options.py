@@ -90,6 +90,7 @@ def test_common_options_behind_the_kind_win() -> None:
         ("pc --transport http", "http"),
         ("pp --transport http-json", "http-json"),
         ("bcg --transport wss", "wss"),
+        ("bcg --transport quic", "quic"),
     ],
 )
 def test_transports(line: str, transport: str) -> None:
@@ -107,6 +108,7 @@ def test_transports(line: str, transport: str) -> None:
         ("pp quic", "no QUIC yet"),
         ("pp tcp --transport ws", "one of them is enough"),
         ("pp --transport http --server-address 127.0.0.1:1", "on a broker of our own only"),
+        ("pp --transport quic --generation 0.9", "quic has no generations"),
         ("bcg --transport http", "without HTTP only"),
         ("pp -c 5", "No such option"),
         ("pc -p 5", "No such option"),

@@ -12,7 +12,7 @@ MESSAGES = 40
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", ["tls", "ws", "wss", "http", HTTP_JSON])
+@pytest.mark.parametrize("transport", ["tls", "ws", "wss", "quic", "http", HTTP_JSON])
 def test_load_through_a_door(transport: str) -> None:
     with Bed(1, transport=transport) as bed:
         ids = bed.stream()
