@@ -336,11 +336,17 @@ def soak_memory(total: int, data_dir: Path | None, json_path: Path) -> None:
     show_default=True,
     help="Of what goes through at most.",
 )
+@click.option("--rate", type=SIZE, help="Bytes per second, instead of a share.")
 @click.option("--shards", type=POSITIVE, help="Of our own broker [all CPUs].")
 @data_dir_option
 @click.option("--json", "json_path", type=FILE, default="tails.json")
 def tails(
-    minutes: int, share: float, shards: int | None, data_dir: Path | None, json_path: Path
+    minutes: int,
+    share: float,
+    rate: int | None,
+    shards: int | None,
+    data_dir: Path | None,
+    json_path: Path,
 ) -> None:
     """Offer a mixed load below saturation, and show its tails by minute."""
     with reported():
@@ -353,7 +359,7 @@ def tails(
 
         console = new_console()
         count = shards if shards is not None else len(available_cpus())
-        found = measured_tails(minutes, share, count, data_dir, console.print)
+        found = measured_tails(minutes, share, rate, count, data_dir, console.print)
         for minute in found.minutes:
             console.print(minute_line(minute), highlight=False)
         console.print(f"the longest p99 is {flat_ratio(found.minutes):.1f} times the shortest")

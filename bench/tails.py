@@ -1,9 +1,9 @@
 """The tails of a steady load: one that producers and consumers share, offered below saturation.
 
-First the load runs as fast as it goes; the rate of that is the saturation. Then a share of it is
-offered without a pause, and the requests are looked at minute by minute: a server that is well has
-the same tail in the last minute as in the first. Topics are bounded and their oldest segments
-deleted meanwhile, so that a long run fits on the disk.
+First the load runs as fast as it goes; the rate of that is the saturation. Then a share of it, or
+a rate that was asked for, is offered without a pause, and the requests are looked at minute by
+minute: a server that is well has the same tail in the last minute as in the first. Topics are
+bounded and their oldest segments deleted meanwhile, so that a long run fits on the disk.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,9 +55,9 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """What was offered, and each minute of it."""
+    """What was offered, and each minute of it. The saturation is None if a rate was asked for."""
 
-    saturation_mb_per_s: float
+    saturation_mb_per_s: float | None
     offered_mb_per_s: float
     minutes: tuple[Minute, ...]
     foreign_cpu_share: float
@@ -69,15 +69,20 @@ class Tails:
 
 
 def tails(
-    minutes: int, share: float, shards: int, directory: Path | None, say: Callable[[str], None]
+    minutes: int,
+    share: float,
+    rate: int | None,
+    shards: int,
+    directory: Path | None,
+    say: Callable[[str], None],
 ) -> Tails:
-    """Offers a `share` of what a broker of our own can take, and looks at each minute."""
+    """Offers a rate, or a `share` of what a broker of our own can take; looks at each minute."""
     allocation = decide(available_cpus(), shards, 1).cpu_allocation
     with OwnBroker(allocation, SETTINGS, directory) as broker:
         server = Contestant(
             "broker", broker.host, broker.port, broker.credentials, processes_of(broker.pid)
         )
-        return tails_of(server, minutes, share, say)
+        return tails_of(server, minutes, share, say, rate=rate)
 
 
 def tails_of(
@@ -86,17 +91,23 @@ def tails_of(
     share: float,
     say: Callable[[str], None],
     *,
+    rate: int | None = None,
     minute_ns: int = MINUTE_NS,
     saturation_ns: int = SATURATION_NS,
 ) -> Tails:
-    """Offers a `share` of what a server can take; it has to delete what topics are too long for."""
-    say("measuring what goes through at most")
-    saturation = _saturation(_run(server, MIXED, saturation_ns)[1])
-    offered = share * saturation
-    say(f"{saturation:,.0f} MB/s; offering {offered:,.0f} MB/s")
-    row = replace(MIXED, rate=max(1, int(offered * MB)))
-    load, figures = _run(server, row, minutes * minute_ns)
-    return Tails(saturation, offered, minutes_of(load, minute_ns), figures.foreign_cpu_share)
+    """Offers bytes per second, else a `share` of what a server can take.
+
+    The server has to delete what topics are too long for.
+    """
+    saturation = None
+    if rate is None:
+        say("measuring what goes through at most")
+        saturation = _saturation(_run(server, MIXED, saturation_ns)[1])
+        say(f"{saturation:,.0f} MB/s")
+        rate = max(1, int(share * saturation * MB))
+    say(f"offering {rate / MB:,.0f} MB/s")
+    load, figures = _run(server, replace(MIXED, rate=rate), minutes * minute_ns)
+    return Tails(saturation, rate / MB, minutes_of(load, minute_ns), figures.foreign_cpu_share)
 
 
 def minutes_of(load: LoadResult, minute_ns: int = MINUTE_NS) -> tuple[Minute, ...]:
