@@ -57,6 +57,11 @@ class Exposition:
         """The text, at most KEPT_S old. TimeoutError if it takes too long."""
         return await self._text.get()
 
+    async def consumer_names(self) -> dict[int, str]:
+        """What single consumers have called themselves, as far as a shard that lives heard it."""
+        async with asyncio.timeout(TIME_MAX_S):
+            return _named(await self._figures.everybody())
+
     async def _make(self) -> bytes:
         async with asyncio.timeout(TIME_MAX_S):
             scrape = await self._gather()
@@ -81,10 +86,7 @@ class Exposition:
         )
 
     def _names(self, shards: Mapping[int, ShardFigures]) -> Names:
-        consumers: dict[int, str] = {}
-        for one in shards.values():
-            consumers |= one.traffic.consumer_names
-        return names_of(self._metadata.refresh(), consumers)
+        return names_of(self._metadata.refresh(), _named(shards))
 
     def _disk(self) -> Disk | None:
         try:
@@ -93,3 +95,10 @@ class Exposition:
             # Gone or unreachable: the next write there logs it, and the figure is missing here.
             return None
         return Disk(usage.total, usage.free)
+
+
+def _named(shards: Mapping[int, ShardFigures]) -> dict[int, str]:
+    consumers: dict[int, str] = {}
+    for one in shards.values():
+        consumers |= one.traffic.consumer_names
+    return consumers

@@ -42,6 +42,7 @@ from borzoi.shards.web.body import read_body, room_for_body
 from borzoi.shards.web.cors import CorsRules
 from borzoi.shards.web_connections.connections import SERVER, WebConnection, WebServer
 from borzoi.shards.web_connections.exchange import Exchange, Raw, RawBody
+from borzoi.shards.web_console.consumers import HeardNames
 from borzoi.shards.web_console.facts import ServerFacts
 from borzoi.shards.web_console.log_tail import LogTail
 from borzoi.shards.web_console.pages import Console
@@ -97,6 +98,7 @@ class HttpApi:
         revocations: Revocations,
         members: LeasedMembers,
         metrics_text: Callable[[], Awaitable[bytes]],
+        consumer_names: Callable[[], Awaitable[dict[int, str]]],
         counts: Counts,
     ) -> None:
         self._loop = loop
@@ -112,6 +114,7 @@ class HttpApi:
         self.revocations = revocations
         self._members = members
         self._metrics_text = metrics_text
+        self._consumer_names = HeardNames(consumer_names)
         self._counts = counts
         self._cors = CorsRules(self._http.cors)
         size_max = self._http.max_request_size
@@ -164,6 +167,7 @@ class HttpApi:
             self._facts,
             self._log_tail,
             self._reports,
+            self._consumer_names,
         )
         self._router = Router(all_routes(offers))
         listening = open_socket(address, TcpSocket())

@@ -2,5 +2,5 @@
 
 Always: the files are those that were built and committed; a request chooses one of them, and never
 a path of the disk. What a page shows beyond its files comes through the endpoints of the API, with
-a token. Read assets.py, pages.py, then log_tail.py, facts.py, reports.py.
+a token. Read assets.py, pages.py, then log_tail.py, facts.py, reports.py, consumers.py.
 """

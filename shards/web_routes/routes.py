@@ -15,6 +15,7 @@ from borzoi.protocol.commands.system import GetClients, GetClusterMetadata, GetS
 from borzoi.protocol.commands.topics import DeleteTopic, GetTopic, GetTopics, PurgeTopic
 from borzoi.protocol.commands.users import DeleteUser, GetUser, GetUsers
 from borzoi.shards.web_connections.exchange import Exchange, Outcome, Raw
+from borzoi.shards.web_console.consumers import ConsumerNameAnswer, HeardNames
 from borzoi.shards.web_console.facts import ServerAnswer, ServerFacts
 from borzoi.shards.web_console.log_tail import LogAnswer, LogQuery, LogTail
 from borzoi.shards.web_console.reports import ReportAnswer, Reports
@@ -52,6 +53,7 @@ class Offers(NamedTuple):
     facts: ServerFacts
     log_tail: LogTail
     reports: Reports
+    consumer_names: HeardNames
 
 
 def all_routes(offers: Offers) -> tuple[Endpoint, ...]:
@@ -392,6 +394,10 @@ def _ours(offers: Offers) -> list[Endpoint]:
         Endpoint(
             "GET", "/reports", offers.reports.show, "Reports of the load generator",
             answer=list[ReportAnswer],
+        ),
+        Endpoint(
+            "GET", "/consumer-names", offers.consumer_names.show, "What consumers call themselves",
+            answer=list[ConsumerNameAnswer],
         ),
         Endpoint(
             "GET", f"{TOPIC}/liftbridge", commands.attachment,

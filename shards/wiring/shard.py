@@ -138,7 +138,9 @@ class Shard:
         self._describer = Describer(storage.readers, topic_defaults(config))
         self._meters = Meters()
         self._loop_lag = LoopLag(loop)
-        self._consumer_names = ConsumerNames(NAMES_MAX if config.metrics.names else 0)
+        # For metrics, and for the console, which comes over HTTP.
+        are_names_wanted = config.metrics.names or config.http.enabled
+        self._consumer_names = ConsumerNames(NAMES_MAX if are_names_wanted else 0)
         self._shared: dict[str, Callable[[], ShareFigures]] = {}
         """By name, whatever is scarce here and shared by a rule; each has its rows of metrics."""
         self._share("receive", memory.pool.shares)
@@ -444,6 +446,7 @@ class Shard:
             self.revocations,
             self._members,
             exposition.text,
+            exposition.consumer_names,
             self._http_counts,
         )
         self._share("http_connections", web.connections.places.shares)

@@ -273,7 +273,12 @@ def test_groups_show_members_and_lag(console: Console, root: HttpClient) -> None
     expect(page.get_by_text("lag 6", exact=True)).to_be_visible()
     expect(page.locator(".chip")).to_have_text(["0", "1"])
     page.get_by_text("Lag over time, messages").wait_for()
+    single = "consumer_id=nightly&partition_id=0&kind=next&count=1&auto_commit=true"
+    polled = root.ask("GET", f"{path}/messages?{single}")
+    assert polled.json["count"] == 1
     console.go("/lag")
+    console.sees("nightly")
+    console.fill("Filter", "billing")
     row = page.get_by_role("table", name="Consumers and their lag").get_by_role("row").nth(1)
     expect(row).to_contain_text("grouped")
     expect(row).to_contain_text("6")

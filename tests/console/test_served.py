@@ -162,7 +162,7 @@ def test_every_setting_is_shown() -> None:
     assert not any(one.is_changed for one in settings_of(Config()))
 
 
-@pytest.mark.parametrize("path", ["/server", "/logs", "/reports"])
+@pytest.mark.parametrize("path", ["/server", "/logs", "/reports", "/consumer-names"])
 def test_only_readers_of_servers_may_look(console_broker: BrokerProcess, path: str) -> None:
     root = HttpClient(console_broker).login()
     assert HttpClient(console_broker).ask("GET", path).status == 401
@@ -180,6 +180,22 @@ def test_only_readers_of_servers_may_look(console_broker: BrokerProcess, path: s
     granted = root.ask("PUT", f"/users/{user}/permissions", {"permissions": rights})
     assert granted.status == 204
     assert looker.ask("GET", path).status == 200
+
+
+def test_a_consumer_is_known_by_the_name_it_gave(console_broker: BrokerProcess) -> None:
+    root = HttpClient(console_broker).login()
+    topics = f"/streams/{root.ask('POST', '/streams', {'name': 'named'}).json['id']}/topics"
+    assert root.ask("POST", topics, {"name": "t", "partitions_count": 1}).status == 200
+    to = {"kind": "partition_id", "value": "AAAAAA=="}
+    body = {"partitioning": to, "messages": [{"payload": "YQ=="}]}
+    assert root.ask("POST", f"{topics}/t/messages", body).status == 201
+    poll = (
+        f"{topics}/t/messages?consumer_id=monthly&partition_id=0&kind=next&count=1&auto_commit=true"
+    )
+    assert root.ask("GET", poll).status == 200
+    names = {one["name"]: one["consumer"] for one in root.ask("GET", "/consumer-names").json}
+    lag = f'kind="consumer",consumer="{names["monthly"]}"'
+    assert lag in root.ask("GET", "/metrics").body.decode()
 
 
 def test_the_log_goes_on_behind_a_mark(console_broker: BrokerProcess) -> None:

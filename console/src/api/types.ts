@@ -46,6 +46,11 @@ export interface Group {
   members_count: number;
 }
 
+export interface ConsumerName {
+  consumer: number;
+  name: string;
+}
+
 export interface GroupDetails extends Group {
   members: { id: number; partitions_count: number; partitions: number[] }[];
 }

@@ -1,8 +1,8 @@
 // All consumers and groups that have committed something, the one with most lag first.
 import { useMemo } from "preact/hooks";
-import { getJson } from "../api/client";
+import { ApiError, getJson } from "../api/client";
 import { metricsError, shots, type Families } from "../api/metrics";
-import type { Group, Stream, Topic } from "../api/types";
+import type { ConsumerName, Group, Stream, Topic } from "../api/types";
 import { count, plural, short } from "../format";
 import { Badge, Empty, Loading, Search } from "../parts/basics";
 import { Chart } from "../parts/chart";
@@ -61,12 +61,23 @@ export function Lag() {
 const NAMED_MAX = 40;
 const topicKey = (one: Reader): string => `${one.stream}/${one.topic}`;
 
+/** What single consumers call themselves; nothing where the user may not read the server. */
+async function singles(signal: AbortSignal): Promise<ConsumerName[]> {
+  try {
+    return await getJson<ConsumerName[]>("/consumer-names", { signal });
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 403) return [];
+    throw error;
+  }
+}
+
 /** Metrics have ids alone where metrics.names is off; the names of the first topics are asked for. */
 function useNames(readers: Reader[]): Map<string, string> {
   const places = [...new Set(readers.map(topicKey))].slice(0, NAMED_MAX);
   const found = usePolled(
     async (signal) => {
       const names = new Map<string, string>();
+      for (const one of await singles(signal)) for (const place of places) names.set(`${place}/consumer/${one.consumer}`, one.name);
       for (const place of places) {
         const [stream, topic] = place.split("/");
         const path = `/streams/${stream}/topics/${topic}`;

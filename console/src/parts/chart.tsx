@@ -36,7 +36,7 @@ export function Chart(props: { label: string; times: number[]; lines: Line[]; fo
       {
         width: here.clientWidth || 300,
         height: props.height ?? 170,
-        padding: [10, 8, 0, 0],
+        padding: [10, 28, 0, 0], // half of the last time
         legend: { show: props.lines.length > 0, live: true },
         cursor: { y: false, points: { size: 6 } },
         scales: { x: { time: true }, y: { range: (_chart, _low, high) => [0, Math.max((high ?? 0) * 1.15, least)] } },
