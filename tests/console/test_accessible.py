@@ -21,6 +21,14 @@ PAGES: Final = (
 SOME: Final = ("/", "{topic}", "{topic}/groups", "/load", "/server", "/users/{user}")
 """In other colours and at other widths: those that differ there."""
 
+DIALOGS: Final = (
+    ("/users", "New user"), ("/users/{user}", "Change password"), ("/streams", "New stream"),
+    ("/streams/{stream}", "Delete the stream"), ("{topic}", "Settings"), ("{topic}", "Purge"),
+    ("{topic}", "Add partitions"), ("{topic}/groups", "New group"), ("/tokens", "New token"),
+    ("/server", "Snapshot"),
+)  # fmt: skip
+"""Pages and the buttons on them that open one."""
+
 OPTIONS: Final = {"resultTypes": ["violations"]}
 
 
@@ -65,10 +73,13 @@ def test_no_page_has_a_violation(
             console.page.locator("h1").wait_for()
             console.page.locator(".loading").wait_for(state="detached")
             found[place] = violations(console.page)
-        console.go("/users")
-        console.click("New user")
-        found["dialog"] = violations(console.page)
-        console.page.keyboard.press("Escape")
+        for each, button in DIALOGS if pages is PAGES else DIALOGS[:1]:
+            console.go(each.format(topic=topic, stream=topic.split("/")[2], user=user))
+            console.click(button)
+            console.page.locator("dialog").wait_for()
+            found[button] = violations(console.page)
+            console.page.keyboard.press("Escape")
+            console.closed()
         console.go(f"{topic}/messages")
         console.page.get_by_role("row").filter(has_text="some").click()
         console.page.get_by_role("complementary").wait_for()
