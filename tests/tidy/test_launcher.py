@@ -134,11 +134,13 @@ def test_the_first_use_installs_and_the_second_does_not(checkout: Checkout) -> N
     assert code == 0
     assert out.startswith(f"same pid in {checkout.root.parent} with serve --fresh a b\n")
     assert "making a Python environment" in err
-    assert checkout.calls() == ["venv", "pip pip", f"pip {checkout.root}"]
+    assert checkout.calls()[:2] == ["venv", "pip pip"]
+    # It is built while what it needs is fetched, so either may come first.
+    assert sorted(checkout.calls()[2:]) == [f"pip {checkout.root}", "pip needs of "]
     again = checkout.run("serve")
     assert again[0] == 0
     assert again[2] == ""
-    assert len(checkout.calls()) == 3
+    assert len(checkout.calls()) == 4
 
 
 def test_the_program_inherits_no_extra_descriptor(checkout: Checkout) -> None:
@@ -189,7 +191,9 @@ def test_what_the_install_was_made_from_has_changed(checkout: Checkout, changed:
     checkout.run("x")
     (checkout.root / changed).write_text("two")
     checkout.run("x")
-    assert checkout.calls() == ["venv", "pip pip", f"pip {checkout.root}", f"pip {checkout.root}"]
+    once = [f"pip {checkout.root}", "pip needs of "]
+    assert checkout.calls()[:2] == ["venv", "pip pip"]
+    assert sorted(checkout.calls()[2:]) == sorted(once * 2)
 
 
 def test_exit_codes_pass_through(checkout: Checkout) -> None:
@@ -208,7 +212,8 @@ def test_many_starts_at_once_install_once(checkout: Checkout) -> None:
     for process in processes:
         process.communicate(timeout=30)
         assert process.returncode == 0
-    assert checkout.calls() == ["venv", "pip pip", f"pip {checkout.root}"]
+    assert checkout.calls()[:2] == ["venv", "pip pip"]
+    assert sorted(checkout.calls()[2:]) == [f"pip {checkout.root}", "pip needs of "]
 
 
 def test_a_python_that_cannot_make_environments(checkout: Checkout) -> None:
