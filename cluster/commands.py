@@ -6,20 +6,13 @@ Exit codes: 0 it fits, 1 it does not keep its word, 3 it cannot be judged (not r
 import asyncio
 import sys
 from typing import Final
-from urllib.parse import urlsplit
 
 import click
 import msgspec
 
 from borzoi.cluster.check_store import ROUNDS, SAMPLES, WRITERS, Report, Verdict, check
-from borzoi.cluster.stores import (
-    BucketPlace,
-    BucketSlots,
-    DirectorySlots,
-    SlotStore,
-    StoreRefused,
-    StoreUnreachable,
-)
+from borzoi.cluster.opening_stores import open_store
+from borzoi.cluster.stores import StoreRefused, StoreUnreachable
 from borzoi.terminal import say, say_json
 
 UNFIT: Final = 1
@@ -49,7 +42,10 @@ def check_store(
     # `borzoi --json cluster check-store` says the same.
     as_json = as_json or bool(click.get_current_context().find_root().params.get("as_json"))
     try:
-        store = _open(url, endpoint, region)
+        store = open_store(url, endpoint, region)
+    except StoreRefused as error:
+        raise click.UsageError(str(error)) from error
+    try:
         report = asyncio.run(check(store, rounds, writers, samples))
     except (StoreUnreachable, StoreRefused) as error:
         if as_json:
@@ -61,17 +57,6 @@ def check_store(
     else:
         _show(report)
     sys.exit(0 if report.fits else UNFIT)
-
-
-def _open(url: str, endpoint: str, region: str) -> SlotStore:
-    parts = urlsplit(url)
-    if parts.scheme == "s3" and parts.netloc:
-        return BucketSlots(BucketPlace(parts.netloc, parts.path.strip("/"), endpoint, region))
-    if parts.scheme == "file" and not parts.netloc:
-        return DirectorySlots(parts.path)
-    if parts.scheme:
-        raise click.UsageError(f"{url} is neither a directory nor s3://BUCKET/PREFIX")
-    return DirectorySlots(url)
 
 
 def _show(report: Report) -> None:

@@ -21,7 +21,7 @@ from obstore.store import S3Store
 
 from borzoi.cluster.operations import Listed, PutResult
 
-OBJECT_SIZE_MAX: Final = 256 * 1024 * 1024
+OBJECT_SIZE_MAX: Final = 1024 * 1024 * 1024
 LISTED_MAX: Final = 1_000_000
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
 CONNECT_TIMEOUT: Final = timedelta(seconds=5)
@@ -198,11 +198,11 @@ class DirectorySlots:
 
     async def put_if_absent(self, key: str, body: bytes) -> PutResult:
         """Links a synced temporary to the name."""
-        return await self._on_thread(key, lambda path: self._put(path, body, os.link))
+        return await self._put_on_thread(key, body, os.link)
 
     async def put(self, key: str, body: bytes) -> PutResult:
         """Renames a synced temporary."""
-        return await self._on_thread(key, lambda path: self._put(path, body, os.replace))
+        return await self._put_on_thread(key, body, os.replace)
 
     async def get(self, key: str) -> bytes | None:
         """Reads the file."""
@@ -215,6 +215,15 @@ class DirectorySlots:
     async def delete(self, key: str) -> None:
         """Unlinks the file."""
         await self._on_thread(key, _unlink)
+
+    async def _put_on_thread(
+        self, key: str, body: bytes, name_it: Callable[[str, str], None]
+    ) -> PutResult:
+        try:
+            return await self._on_thread(key, lambda path: self._put(path, body, name_it))
+        except StoreUnreachable:
+            # A full disk, or a mount that is gone. Putting it again may help.
+            return PutResult.UNKNOWN
 
     async def _on_thread(self, key: str, work: Callable[[str], T]) -> T:
         if key.startswith("/") or not set(key.split("/")).isdisjoint(("", ".", "..")):
@@ -286,12 +295,11 @@ class DirectorySlots:
 def _read(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
-            body = file.read(OBJECT_SIZE_MAX + 1)
+            if os.fstat(file.fileno()).st_size > OBJECT_SIZE_MAX:
+                raise StoreRefused(f"{path} has more than {OBJECT_SIZE_MAX} bytes")
+            return file.read()
     except FileNotFoundError:
         return None
-    if len(body) > OBJECT_SIZE_MAX:
-        raise StoreRefused(f"{path} has more than {OBJECT_SIZE_MAX} bytes")
-    return body
 
 
 def _unlink(path: str) -> None:
