@@ -25,6 +25,9 @@ from borzoi.storage.layout import (
 )
 from borzoi.storage.offsets import OFFSET
 from borzoi.storage.recovery import recover
+from borzoi.storage.scan import scan_file
+from borzoi.storage.segment import SealedSegment
+from borzoi.storage.segment_end import open_log
 from borzoi.storage.trash import retire_directory
 
 
@@ -70,11 +73,24 @@ class LocalLife:
     def is_level(self) -> bool:
         """Whether all messages are there and sound, as far as a start looks at them."""
         found = recover(self.directory, self.birth, self.files)
+        if not all(
+            self._is_sound(one) for one in found.sealed if one.first_offset in found.unsynced
+        ):
+            return False
         first = found.sealed[0].first_offset if found.sealed else found.end.segment
         return (first, found.end.next_offset) == (
             min(self.life.sizes),
             self.life.next_offset,
         )
+
+    def _is_sound(self, segment: SealedSegment) -> bool:
+        """Whether every message of a segment is, of which a power cut may have taken some."""
+        fd = self.files.open(log_path(self.directory, segment.first_offset), os.O_RDONLY)
+        try:
+            log = open_log(self.files, fd, segment.first_offset)
+            return scan_file(log, 0, segment.first_offset, 0).valid_size == log.size
+        finally:
+            self.files.close(fd)
 
     def start_over(self, why: str) -> None:
         """Move the directory away: everything comes from the store."""

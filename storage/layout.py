@@ -5,6 +5,7 @@
         state.messages                         the metadata log
         state.snapshot                         what its first entries come to
         encryption-check                       once anything was encrypted: by it the key is known
+        cluster-member                         whose copy this is, with replication
         archive-id                             whose an archive is that was made from here
         clean-stop.<shard>                     only while the broker is stopped
         last-stop.<shard>                      what it was before this run: durable up to there
@@ -77,6 +78,7 @@ class DataLayout:
         self.state_snapshot = os.path.join(self.root, "state.snapshot")
         self.info_file = os.path.join(self.root, "info.json")
         self.encryption_check_file = os.path.join(self.root, "encryption-check")
+        self.membership = os.path.join(self.root, "cluster-member")
         self.archive_id = os.path.join(self.root, "archive-id")
         self.jwt_key = os.path.join(self.root, "jwt-key")
         self.jwt_rsa_key = os.path.join(self.root, "jwt-key.pem")

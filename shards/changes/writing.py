@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from borzoi.protocol.commands.groups import CreateConsumerGroup
 from borzoi.protocol.commands.streams import CreateStream
@@ -58,6 +58,16 @@ METADATA_SHARD: Final = 0
 T = TypeVar("T")
 
 
+class EntryLane(Protocol):
+    """Where entries are committed, if that is not the local log."""
+
+    async def put(self, entry: bytes, state: State) -> None:
+        """Commit an entry behind this state; IoError if it is not."""
+
+    def failed(self, error: Exception) -> None:
+        """A committed entry cannot be appended to the local log."""
+
+
 class MetadataWriting:
     """Shard 0's side. Implements Proposer."""
 
@@ -75,7 +85,9 @@ class MetadataWriting:
         *,
         sync: bool,
         names_are_secret: bool = False,
+        lane: EntryLane | None = None,
     ) -> None:
+        """`lane`: where every entry is put before it is appended here, with replication."""
         self._writer = writer
         self._board = board
         self._peers = peers
@@ -86,6 +98,7 @@ class MetadataWriting:
         self._clock = clock
         self._sync = sync
         self._names_are_secret = names_are_secret
+        self._lane = lane
         self._one_at_a_time = asyncio.Lock()
         self._emptying_trash = False
         self._more_trash = False
@@ -157,10 +170,14 @@ class MetadataWriting:
             done(0, change.entry, change.new_id)
 
     async def _log(self, entry: bytes) -> None:
+        if self._lane is not None:
+            await self._lane.put(entry, self._writer.state)
         try:
             self._writer.append(entry)
         except (OSError, WalFailed) as error:
             LOG.error("the metadata log took nothing: %s", error)
+            if self._lane is not None:
+                self._lane.failed(error)
             self.faults.note(Written.METADATA, error)
             raise IoError(f"the metadata log cannot be written: {error}") from error
         if not self._sync:

@@ -51,6 +51,13 @@ STATE_DIRECTORY: Final = "state"
 S3: Final = "data_maintenance.archiver.s3"
 POOL: Final = "system.memory_pool"
 NATS: Final = "liftbridge.nats"
+REPLICATION: Final = "replication"
+REPLICATED: Final = "replicated"
+CLUSTER_ID: Final = re.compile(r"[0-9a-f]{32}")
+NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+LANES_MAX: Final = 10_000
+OBJECT_SIZE_MAX: Final = 64 * MIB
+CHECKPOINT_SIZE_MAX: Final = 256 * MIB
 NATS_URL: Final = re.compile(r"(?:nats|tls)://[^@/\s]+:\d{1,5}")
 
 
@@ -249,6 +256,37 @@ def _addresses(config: Config, _available: Sequence[int]) -> Iterator[str]:
         taken.setdefault(address, name)
 
 
+def _replication(config: Config, _available: Sequence[int]) -> Iterator[str]:
+    """What contradicts it, and what it cannot do yet."""
+    settings, system = config.replication, config.system
+    durability = system.partition.durability
+    if not settings.enabled:
+        if durability == REPLICATED:
+            yield (
+                f"system.partition.durability is {REPLICATED!r} and replication.enabled is false:"
+                " needs both, or neither"
+            )
+        return
+    if durability != REPLICATED:
+        yield (
+            f"replication.enabled is true and system.partition.durability is {durability!r}:"
+            f" needs {REPLICATED!r}"
+        )
+    if settings.cluster and CLUSTER_ID.fullmatch(settings.cluster) is None:
+        yield f"{REPLICATION}.cluster is {settings.cluster!r}: needs 32 hex digits, or nothing"
+    if NODE_NAME.fullmatch(settings.node) is None:
+        yield f"{REPLICATION}.node is {settings.node!r}: needs letters, digits, dots and dashes"
+    compression = system.compression
+    for key, is_set in {
+        "system.encryption.enabled": system.encryption.enabled,
+        "system.compression.allow_override": compression.allow_override,
+        "system.compression.default_algorithm": compression.default_algorithm != "none",
+        "data_maintenance.archiver": archives(config),
+    }.items():
+        if is_set:
+            yield f"{key} is set and replication.enabled is true: needs one of them, not both yet"
+
+
 def _nats(config: Config, _available: Sequence[int]) -> Iterator[str]:
     nats = config.liftbridge.nats
     for server in nats.servers:
@@ -280,6 +318,7 @@ SWITCHES: Final[dict[str, Callable[[Config], bool]]] = {
     POOL: attrgetter(f"{POOL}.enabled"),
     NATS: lambda config: config.liftbridge.enabled and bool(config.liftbridge.nats.servers),
     "cluster": attrgetter("cluster.enabled"),
+    REPLICATION: attrgetter("replication.enabled"),
     "metrics": attrgetter("metrics.enabled"),
 }
 """Rules of a part that is switched off do not count; the first prefix of a key decides."""
@@ -349,6 +388,27 @@ RULES: Final[tuple[SettingRule | Compared | Several, ...]] = (
     ),
     Several("system.encryption", _encryption),
     Several(NATS, _nats),
+    Several("", _replication),
+    _not_blank(f"{REPLICATION}.store", "a directory or s3://BUCKET/PREFIX"),
+    SettingRule(
+        f"{REPLICATION}.lanes", lambda lanes: lanes <= LANES_MAX, f"at most {LANES_MAX}, or 0"
+    ),
+    SettingRule(
+        f"{REPLICATION}.object_size",
+        lambda size: 0 < size <= OBJECT_SIZE_MAX,
+        f"a size up to {format_size(OBJECT_SIZE_MAX)}",
+        format_size,
+    ),
+    *(
+        _above_zero(f"{REPLICATION}.{name}")
+        for name in ("store_timeout", "checkpoint_size", "checkpoint_interval")
+    ),
+    SettingRule(
+        f"{REPLICATION}.checkpoint_size",
+        lambda size: size <= CHECKPOINT_SIZE_MAX,
+        f"at most {format_size(CHECKPOINT_SIZE_MAX)}",
+        format_size,
+    ),
     SettingRule(
         f"{NATS}.pending_size_max",
         lambda size: size >= NATS_PENDING_SIZE_MIN,

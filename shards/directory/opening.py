@@ -53,11 +53,13 @@ def open_data_directory(
     warnings: tuple[str, ...],
     options: ServeOptions,
     check_doors: Callable[[], None],
+    replicate: Callable[[DataLayout, Files], None] | None = None,
 ) -> OpenData | None:
     """Lock and prepare what is below system.path; None if it must not be touched.
 
     `check_doors` raises ConfigError if a port is taken, and is called before anything is made. In a
     directory that exists it waits for the lock: workers of a broker that was killed hold both.
+    `replicate` brings the metadata of a cluster here, or raises ConfigError.
     """
     system = config.system
     data = Path(system.path)
@@ -81,6 +83,7 @@ def open_data_directory(
         return None
     try:
         encryption = open_encryption(system, layout, files)
+        (replicate or _check_not_replicated)(layout, files)
     except (ConfigError, KeyRefused) as error:
         LOG.error("cannot start: %s", error)
         say(f"borzoi: {error}", err=True)
@@ -103,6 +106,14 @@ def open_data_directory(
         # Before the account exists: a kill in between must not leave one without a known password.
         store_root_password(data, root.password)
     return OpenData(layout, root, CleanStop.take(layout, files), lock_fd, encryption)
+
+
+def _check_not_replicated(layout: DataLayout, _files: Files) -> None:
+    if os.path.exists(layout.membership):
+        raise ConfigError(
+            f"{layout.root} is a copy of what a cluster has, and replication is off: set"
+            " replication.enabled, or take another system.path"
+        )
 
 
 def _archive_notes(config: Config) -> tuple[str, ...]:

@@ -93,9 +93,11 @@ class Claims:
             return
 
         status = self._commit(partition, cursor, claim, offset)
-        if status == 0:
-            self._close_if_settled(partition, cursor, claim.group_id)
-        done(status)
+        if status:
+            done(status)
+            return
+        self._close_if_settled(partition, cursor, claim.group_id)
+        self._partitions.when_committed(partition, done)
 
     def delete_offset(self, target: Target, claim: Claim, done: Done) -> None:
         """Forget what the group has committed."""

@@ -166,7 +166,7 @@ class PartitionRecovery:
             # Copies of a data directory may lack what was empty, and a sync needs it.
             self.files.makedirs(os.path.join(found.path, name))
         board = self.readers.published(target.slot)
-        log = PartitionLog.recover(
+        log = self.partitions.log_class.recover(
             found.path,
             target.birth,
             self.partitions.settings_of(target),
@@ -185,7 +185,7 @@ class PartitionRecovery:
 
     def _offsets(self, found: PartitionDirectory, log: PartitionLog) -> ConsumerOffsets:
         next_offset = log.written.next_offset
-        return ConsumerOffsets.load(
+        return self.partitions.offsets_class.load(
             found.path,
             self.files,
             next_offset - 1 if next_offset else None,

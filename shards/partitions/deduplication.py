@@ -173,10 +173,13 @@ class Deduplication:
 
     def _load(self, partition: OwnedPartition) -> None:
         """Read the window back from the log, then append what waits for it."""
+        # Only the window that is lost knew what is staged; the flush answers those sends.
+        self._commit.flush(partition, lambda _status: self._read_window(partition), fsync=False)
+
+    def _read_window(self, partition: OwnedPartition) -> None:
         log = partition.log
-        if log.staged_messages:
-            # Only the window that is lost knew them; the flush answers sends that wait for them.
-            self._commit.flush(partition, lambda _status: None, fsync=False)
+        if not partition.alive:
+            return
         window = Window(self._new_seen(), log.staged_end)
         tails = log.tail(self._entries_max)
         timestamp_min = 0

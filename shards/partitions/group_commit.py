@@ -58,7 +58,7 @@ class GroupCommit:
             Durability.BUFFERED: self._commit_journal,
             Durability.WRITTEN: self._commit_written,
             Durability.FSYNC: self._commit_synced,
-        }[durability]
+        }.get(durability, self._commit_written)
 
     def touch(self, partition: OwnedPartition) -> None:
         """Commit this partition at the end of the turn."""

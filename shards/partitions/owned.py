@@ -25,7 +25,7 @@ from borzoi.shards.metadata.state import Run
 from borzoi.shards.partitions.durability import Durability
 from borzoi.shards.partitions.group_commit import GroupCommit
 from borzoi.shards.partitions.message_ids import RANDOM_IDS
-from borzoi.shards.partitions.partition import OwnedPartition
+from borzoi.shards.partitions.partition import Ended, OwnedPartition
 from borzoi.shards.rings.requests import Done
 from borzoi.shares import ShareFigures
 from borzoi.storage.encrypted import Encryption, cipher_of
@@ -38,6 +38,9 @@ from borzoi.storage.staging import LargeBatch
 from borzoi.storage.trash import retire_directory
 
 LOG: Final = logging.getLogger(__name__)
+
+WhenCommitted = Callable[[OwnedPartition, Ended], None]
+OnOffsetDeleted = Callable[[OwnedPartition, ConsumerKind, int, Ended], None]
 
 EAGER_FILES_MAX: Final = 32
 """A purge of more partitions than this leaves their files to the first appends: a thousand at
@@ -71,6 +74,12 @@ class Partitions:
         self.by_namespace: dict[int, OwnedPartition] = {}
         """Those that are open. Only this class changes it."""
         self._refused: dict[int, str] = {}
+        self.log_class = PartitionLog
+        self.offsets_class = ConsumerOffsets
+        self.when_committed: WhenCommitted = _at_once
+        """Ends a request once the offset that it has stored cannot be lost."""
+        self.on_offset_deleted: OnOffsetDeleted = _end_deletion
+        """Called when an offset is gone here; it ends the request."""
         self.settings_of: Callable[[Target], LogSettings] = lambda _target: settings
         """A topic may have segments of another size (decisions/topic_options.py)."""
         self.is_protected: Callable[[Target], bool] = lambda _target: False
@@ -127,7 +136,11 @@ class Partitions:
         except BrokerError as error:
             done(error.status)
             return
-        done(self.commit_offset(partition, ConsumerKind(kind), consumer, offset, user))
+        status = self.commit_offset(partition, ConsumerKind(kind), consumer, offset, user)
+        if status:
+            done(status)
+        else:
+            self.when_committed(partition, done)
 
     def commit_offset(
         self, partition: OwnedPartition, kind: ConsumerKind, consumer: int, offset: int, user: int
@@ -164,7 +177,7 @@ class Partitions:
         except BrokerError as error:
             done(error.status)
             return
-        done(0)
+        self.on_offset_deleted(partition, ConsumerKind(kind), consumer, done)
 
     def offset_figures(self) -> ShareFigures:
         """How stored offsets are shared: the fullest partition's, and the refusals of all."""
@@ -207,7 +220,8 @@ class Partitions:
         for stream_id, topic_id, group_id in effects.groups_removed:
             for partition in self._owned_of_topic(stream_id, topic_id):
                 partition.cursors.pop(group_id, None)
-                partition.offsets.delete(ConsumerKind.GROUP, group_id)
+                if partition.offsets.delete(ConsumerKind.GROUP, group_id):
+                    self.on_offset_deleted(partition, ConsumerKind.GROUP, group_id, _ignore_status)
 
     def _protect(self, changed: Protection) -> None:
         for number in changed.partitions:
@@ -224,7 +238,7 @@ class Partitions:
     def _open_new(self, target: Target) -> OwnedPartition:
         stream, topic, number = unpack_namespace(target.namespace)
         directory = self._layout.partition(stream, topic, number)
-        log = PartitionLog.create(
+        log = self.log_class.create(
             directory,
             target.birth,
             self.settings_of(target),
@@ -233,7 +247,7 @@ class Partitions:
             random_bytes=RANDOM_IDS,
             cipher=cipher_of(self._encryption, target.namespace, target.birth),
         )
-        offsets = ConsumerOffsets(
+        offsets = self.offsets_class(
             directory, self._files, self._open_files, self._consumers_max, self._share_weight
         )
         self.adopt(target, log, offsets)
@@ -296,6 +310,16 @@ class Partitions:
             for one in self.by_namespace.values()
             if unpack_namespace(one.target.namespace)[:2] == (stream_id, topic_id)
         ]
+
+
+def _at_once(_partition: OwnedPartition, ended: Ended) -> None:
+    ended(0)
+
+
+def _end_deletion(
+    _partition: OwnedPartition, _kind: ConsumerKind, _consumer: int, ended: Ended
+) -> None:
+    ended(0)
 
 
 def _ignore_status(_status: int) -> None:

@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -54,7 +54,7 @@ from borzoi.shards.settings.errors import ConfigError
 from borzoi.shards.settings.open_doors import open_doors
 from borzoi.shards.tls.certificate import describe, read_certificates, renewed_certificates
 from borzoi.storage.files import Files
-from borzoi.storage.layout import CURRENT_CONFIG_FILE
+from borzoi.storage.layout import CURRENT_CONFIG_FILE, DataLayout
 from borzoi.terminal import say
 
 LOG: Final = logging.getLogger(__name__)
@@ -101,6 +101,7 @@ def run(
             check_doors=partial(
                 check_doors_are_free, open_doors(config), shares_port=options.shares_port
             ),
+            replicate=_replicate(config, shard_count),
         )
     except OSError as error:
         raise ConfigError(f"system.path is {config.system.path}: {error}") from error
@@ -115,6 +116,15 @@ def run(
     except NurseryFailed as error:
         LOG.error("cannot start: %s", error)
         return FAILED
+
+
+def _replicate(config: Config, shard_count: int) -> Callable[[DataLayout, Files], None] | None:
+    if not config.replication.enabled:
+        return None
+    # Here and not above: obstore is for those who replicate.
+    from borzoi.shards.replication.prepare import prepare
+
+    return partial(prepare, config, shard_count)
 
 
 async def _supervise(

@@ -29,8 +29,11 @@ from borzoi.shards.loop.periodic import Periodic
 from borzoi.shards.loop.slow_requests import Course, SlowRequests, timed
 from borzoi.shards.rings.requests import DeathRule, Done, Request, Serve, ignore
 
-ABANDONED: Final = -1
-"""Status that never reaches the wire: the outcome is unknown, close the connection silently."""
+ABANDONED: Final = 0xFFFFFFFF
+"""Status that never reaches the wire: the outcome is unknown, close the connection silently.
+
+A reply of a peer may carry it: it fits the 32 bits of a status there.
+"""
 
 AWAY_CHECK_INTERVAL_S: Final = 0.1
 

@@ -18,9 +18,9 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from borzoi.quantities import seconds
 from borzoi.router.placement import shard_of
@@ -98,6 +98,8 @@ class Worker:
             self._peers.add(peer.control, peer.arena, wake)
         self._storage = ShardStorage(spec, self._config, loop, self._memory)
         self._supervisor = SupervisorLink(loop, spec.channel_fd, self._carry_out)
+        if self._storage.replication is not None:
+            self._storage.replication.tell = self._cannot_go_on
 
     def tell(self, event: Event) -> None:
         """Let the supervisor know."""
@@ -109,6 +111,9 @@ class Worker:
             self._start_periodic_work()
             await self._supervisor.wait_stop()
         return await self._stop()
+
+    def _cannot_go_on(self, reason: str) -> None:
+        self.tell(Event("cannot_boot", reason=reason))
 
     # Booting.
 
@@ -123,8 +128,13 @@ class Worker:
 
     async def _recover(self) -> bool:
         """Makes all that is there before a client comes; False if the order to stop came first."""
+        replication = self._storage.replication
         if self._spec.shard == METADATA_SHARD:
-            writer = self._open_metadata()
+            if replication is not None and not await self._unless_stopped(
+                replication.open_meta(self._tasks)
+            ):
+                return False
+            writer = await self._open_metadata()
             copy = writer.copy
         else:
             if self._spec.doors is None:
@@ -146,7 +156,13 @@ class Worker:
             writer,
         )
         self._shard.listener.refuse(self._spec.refused)
+        if replication is not None and not await self._unless_stopped(
+            replication.open(self._shard.metadata)
+        ):
+            return False
         self._storage.recover(self._shard.metadata)
+        if replication is not None:
+            replication.begin(self._storage.partitions, self._tasks)
         self._storage.load_indexes()
         self._storage.deleting.remove_leftovers(
             lambda namespace: shard_of(namespace, self._spec.shard_count) == self._spec.shard
@@ -154,6 +170,13 @@ class Worker:
         self._memory.control.beat(time.monotonic_ns())
         self._peers.start(self._shard.ring_table)
         return await self._take_up_metadata(copy.applied_index)
+
+    async def _unless_stopped(self, opening: Coroutine[Any, Any, None]) -> bool:
+        """Waits for lanes; False if the order to stop came first."""
+        try:
+            return await self._supervisor.unless_stopped(opening)
+        except ConfigError as error:
+            raise CannotBoot(str(error)) from error
 
     async def _open_copy(self) -> MetadataCopy:
         """A copy of the metadata whose log is the one that the board speaks of.
@@ -175,7 +198,7 @@ class Worker:
             await asyncio.sleep(OPEN_COPY_INTERVAL_S)
         raise WalDamaged(f"{storage.layout.state_log} is not the log that shard 0 has published")
 
-    def _open_metadata(self) -> MetadataWriter:
+    async def _open_metadata(self) -> MetadataWriter:
         board = self._memory.board
         writer, root_created = open_metadata(
             self._config,
@@ -187,6 +210,11 @@ class Worker:
             encryption=self._storage.encryption,
             refuses_known_password=self._spec.refuses_known_password,
         )
+        replication = self._storage.replication
+        if replication is not None and replication.meta is not None and root_created:
+            # The only entry that there is.
+            entry = self._storage.files.read_whole(self._storage.layout.state_log)
+            await replication.meta.put(entry or b"", writer.state)
         publish_log(board, writer.published)
         self.tell(Event("metadata_ready", root_created=root_created))
         return writer

@@ -10,7 +10,8 @@ variables work. The differences are ours: `system.sharding.cpu_allocation` and
 `system.segment.protect_unread`, `system.segment.unread_grace`, `system.encryption.key_file`,
 `system.encryption.old_keys`, `system.state.snapshot_entries`, `system.state.snapshot_size`,
 `system.logging.json`, `system.stop_timeout`, `client_ca_file` and `client_auth` of a door's TLS,
-and the tables `limits`, `metrics`, `console`, `liftbridge` and `data_maintenance.archiver` are new.
+and the tables `limits`, `metrics`, `console`, `liftbridge`, `replication` and
+`data_maintenance.archiver` are new.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from borzoi.quantities import DAY, GIB, HOUR, KIB, MIB, MINUTE, SECOND
+from borzoi.quantities import DAY, GIB, HOUR, KIB, MIB, MILLISECOND, MINUTE, SECOND
 from borzoi.shards.settings import kinds
 from borzoi.shards.settings.kinds import NEVER, UNLIMITED
 
@@ -38,7 +39,7 @@ Address = Annotated[str, kinds.ADDRESS]
 CacheIndexes = Annotated[Literal["all", "open_segment", "none"], kinds.CACHE_INDEXES]
 Transport = Literal["grpc", "http"]
 Codec = Literal["none", "gzip", "lz4", "zstd"]
-Durability = Literal["written", "buffered", "fsync"]
+Durability = Literal["written", "buffered", "fsync", "replicated"]
 ArchiverKind = Literal["disk", "s3"]
 ProtectUnread = Literal["always", "until_full", "bounded", "never"]
 ClientAuth = Literal["none", "optional", "required"]
@@ -560,6 +561,37 @@ class ClusterSettings(Table, frozen=True, kw_only=True):
     node: Nodes = Nodes()
 
 
+class Replication(Table, frozen=True, kw_only=True):
+    """Everything goes into a store of objects before it is acknowledged (ours).
+
+    store                a directory that survives this machine, or s3://BUCKET/PREFIX, with
+                         credentials in the AWS_* variables
+    endpoint             of a bucket that is not at AWS; `region`, its region
+    cluster              the id in the store's cluster.json, 32 hex digits; empty: what is there
+    node                 the name of this node, which no other one has
+    lanes                logs in the store, for a new cluster: a multiple of the number of shards. 0
+                         is the least such number from 12 on
+    linger               a send waits so long for others to share its object
+    object_size          an object is put without more waiting once it has so many bytes
+    store_timeout        a send fails if the store stores nothing for so long
+    checkpoint_size      so many bytes behind the last checkpoint, or the age of the first of them,
+    checkpoint_interval  and another checkpoint is made, which frees them
+    """
+
+    enabled: Flag = False
+    store: Text = ""
+    endpoint: Text = ""
+    region: Text = ""
+    cluster: Text = ""
+    node: Text = "node-1"
+    lanes: U32 = 0
+    linger: Duration = 2 * MILLISECOND
+    object_size: Size = 4 * MIB
+    store_timeout: Duration = 30 * SECOND
+    checkpoint_size: Size = 64 * MIB
+    checkpoint_interval: Duration = MINUTE
+
+
 class Metrics(Table, frozen=True, kw_only=True):
     """A listener of its own for metrics (ours).
 
@@ -672,6 +704,7 @@ class Config(Table, frozen=True, kw_only=True):
     telemetry: Telemetry = Telemetry()
     system: System = System()
     cluster: ClusterSettings = ClusterSettings()
+    replication: Replication = Replication()
     metrics: Metrics = Metrics()
     limits: Limits = Limits()
 

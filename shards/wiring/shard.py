@@ -193,6 +193,7 @@ class Shard:
 
     def _new_writing(self, writer: MetadataWriter) -> MetadataWriting:
         storage = self._storage
+        lane = None if storage.replication is None else storage.replication.meta
         return MetadataWriting(
             writer,
             self._memory.board,
@@ -203,8 +204,10 @@ class Shard:
             storage.layout,
             storage.files,
             self._clock,
-            sync=self._config.system.state.enforce_fsync,
+            # What the store has comes back from there.
+            sync=self._config.system.state.enforce_fsync and lane is None,
             names_are_secret=self._config.system.encryption.enabled,
+            lane=lane,
         )
 
     def _new_change_turns(self) -> FairTurns:

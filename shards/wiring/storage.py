@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import UnsetType
 
@@ -54,6 +54,9 @@ from borzoi.storage.open_files import OpenFiles
 from borzoi.storage.plain_blocks import PlainBlocks
 from borzoi.storage.residency import Residency
 from borzoi.storage.retention import Protection, Unread
+
+if TYPE_CHECKING:
+    from borzoi.shards.replication.lanes import ShardLanes
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -102,14 +105,19 @@ class ShardStorage:
             self.encryption,
         )
         self.warm_reads = WarmReads(loop, self.disk, self.files, self.copy_memory)
-        self.commit = GroupCommit(
-            loop,
-            memory.board,
-            self.disk,
-            self.durability,
-            journal_messages_max=system.partition.messages_required_to_save,
-            journal_size_max=system.partition.size_of_messages_required_to_save,
-        )
+        self.replication: ShardLanes | None = None
+        if config.replication.enabled:
+            self.replication = self._new_lanes(memory)
+            self.commit: GroupCommit = self.replication.commit
+        else:
+            self.commit = GroupCommit(
+                loop,
+                memory.board,
+                self.disk,
+                self.durability,
+                journal_messages_max=system.partition.messages_required_to_save,
+                journal_size_max=system.partition.size_of_messages_required_to_save,
+            )
         self.deduplication = self._new_deduplication()
         self.partitions = Partitions(
             self.layout,
@@ -122,6 +130,8 @@ class ShardStorage:
             share_weight=config.limits.share_weight,
             encryption=self.encryption,
         )
+        if self.replication is not None:
+            self.replication.commit.wire(self.partitions)
         self.appends = OwnAppends(
             self.partitions, self.commit, self.readers, self.durability, self.deduplication
         )
@@ -136,6 +146,26 @@ class ShardStorage:
             Unread(Protection(system.segment.protect_unread), system.segment.unread_grace),
         )
         self.repairing = Repairing(loop, self.disk, self.partitions, self.commit)
+
+    def _new_lanes(self, memory: ShardMemory) -> "ShardLanes":
+        # Here and not above: obstore is for those who replicate.
+        from borzoi.shards.replication.lanes import ShardLanes
+        from borzoi.shards.replication.prepare import membership, store_of
+
+        member = membership(self.layout, self.files)
+        assert member is not None, "the supervisor has prepared the directory"
+        return ShardLanes(
+            self._spec.shard,
+            self._spec.shard_count,
+            self._config.replication,
+            store_of(self._config),
+            member,
+            self._loop,
+            memory.board,
+            self.disk,
+            self.files,
+            self.layout,
+        )
 
     def _new_deduplication(self) -> Deduplication | None:
         wanted = self._config.system.message_deduplication
@@ -219,6 +249,8 @@ class ShardStorage:
 
     async def close(self, tell: Tell) -> Closed:
         """Bring everything to the disk and note it as a clean stop; what could not be done."""
+        if self.replication is not None:
+            await self.replication.close()
         closing = Closing(
             self._loop,
             self.disk,

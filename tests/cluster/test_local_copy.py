@@ -139,9 +139,10 @@ def test_another_life_is_moved_away(tmp_path: Path) -> None:
     check(tmp_path)
 
 
-def test_damage_is_seen_and_a_new_directory_mends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("segment", [0, 6])
+def test_damage_is_seen_and_a_new_directory_mends_it(tmp_path: Path, segment: int) -> None:
     level(tmp_path)
-    with open(log_path(str(tmp_path / "p"), 6), "r+b") as file:
+    with open(log_path(str(tmp_path / "p"), segment), "r+b") as file:
         file.seek(70)
         file.write(bytes(20))
     local, _ = level(tmp_path)

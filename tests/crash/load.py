@@ -8,7 +8,7 @@ from typing import Final
 
 from borzoi.protocol.commands.streams import CreateStream
 from borzoi.protocol.commands.topics import CreateTopic
-from borzoi.protocol.errors import BrokerError
+from borzoi.protocol.errors import BrokerError, Disconnected
 from borzoi.router.placement import pack_namespace, shard_of
 from tests.broker import BrokerProcess
 from tests.crash.ledger import Outcome, ProducerBook
@@ -140,7 +140,8 @@ class Watcher(Worker):
                 while not self.stopping:
                     for partition in self._partitions:
                         self._look(wire, partition)
-            except Closed:
+            except (Closed, Disconnected):
+                # A node that another one takes over from stops in an orderly way.
                 return
 
     def _look(self, wire: Wire, partition: int) -> None:

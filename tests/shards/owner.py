@@ -99,14 +99,7 @@ class Owner:
             encryption=self.encryption,
             recent_size=self.recent_size,
         )
-        self.commit = GroupCommit(
-            self.loop.as_loop,
-            self.board,
-            self.disk,
-            self.durability,
-            journal_messages_max=JOURNAL_MESSAGES_MAX,
-            journal_size_max=JOURNAL_SIZE_MAX,
-        )
+        self.commit = self._new_commit()
         self.deduplication = self._new_deduplication()
         self.partitions = Partitions(
             self.layout,
@@ -144,6 +137,16 @@ class Owner:
             self.commit,
             lambda: self.now_us,
             BOUNDED,
+        )
+
+    def _new_commit(self) -> GroupCommit:
+        return GroupCommit(
+            self.loop.as_loop,
+            self.board,
+            self.disk,
+            self.durability,
+            journal_messages_max=JOURNAL_MESSAGES_MAX,
+            journal_size_max=JOURNAL_SIZE_MAX,
         )
 
     def _new_deduplication(self) -> Deduplication | None:

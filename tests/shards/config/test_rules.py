@@ -284,3 +284,50 @@ def test_good_archives(settings: dict[str, Any]) -> None:
 def test_bad_archives(settings: dict[str, Any], part: str) -> None:
     (problem,) = said(settings)
     assert part in problem
+
+
+DURABILITY = "system.partition.durability"
+REPLICATED = {
+    DURABILITY: "replicated",
+    "replication.enabled": True,
+    "replication.store": "s3://bucket/prefix",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({DURABILITY: "written"}, "replication.enabled"),
+        ({"replication.store": " "}, "replication.store"),
+        ({"replication.cluster": "abc"}, "replication.cluster"),
+        ({"replication.node": "a/b"}, "replication.node"),
+        ({"replication.lanes": 10_001}, "replication.lanes"),
+        ({"replication.object_size": 0}, "replication.object_size"),
+        ({"replication.object_size": 65 * MIB}, "replication.object_size"),
+        ({"replication.store_timeout": 0}, "replication.store_timeout"),
+        ({"replication.checkpoint_size": 0}, "replication.checkpoint_size"),
+        ({"replication.checkpoint_size": 257 * MIB}, "replication.checkpoint_size"),
+        ({"replication.checkpoint_interval": 0}, "replication.checkpoint_interval"),
+        (
+            {"system.encryption.enabled": True, "system.encryption.key": "A" * 43 + "="},
+            "system.encryption.enabled",
+        ),
+        ({"system.compression.allow_override": True}, "system.compression.allow_override"),
+        (
+            {"system.compression.default_algorithm": "zstd"},
+            "system.compression.default_algorithm",
+        ),
+        (ENABLED, ARCHIVER),
+    ],
+)
+def test_replication_does_not_go_with_everything(settings: dict[str, Any], key: str) -> None:
+    assert said(REPLICATED) == []
+    (sentence,) = said({**REPLICATED, **settings})
+    assert sentence.startswith(f"{key} ")
+    assert "needs" in sentence
+
+
+def test_durability_replicated_needs_replication() -> None:
+    (sentence,) = said({DURABILITY: "replicated"})
+    assert "needs both, or neither" in sentence
+    assert said({"replication.lanes": 10_001, "replication.store": ""}) == []
