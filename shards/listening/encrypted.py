@@ -7,13 +7,17 @@ the connection wants its bytes.
 
     transport ──> handshake: no connection yet ──> open ──> our side is shut ──> gone
 
+An answer is encrypted as the client takes it: what waits lies in clear where it lay, as a view of a
+file mostly. So a client that does not read holds AHEAD_SIZE of records, and not all its answer.
+
 Always: between two turns of the loop a connection has decrypted at most what one read has brought,
 and keeps as much at most while it is paused. A peer that does not read gets no further answers to
 what it asks of TLS itself.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from borzoi.protocol.tls_records import TlsFailure, TlsRecords
@@ -21,6 +25,13 @@ from borzoi.shards.tls.context import ServerContext
 
 READ_SIZE: Final = 256 * 1024
 """Read of one connection in one turn of the loop, and kept while it is paused."""
+
+AHEAD_SIZE: Final = 256 * 1024
+"""Encrypted ahead of what the socket takes, at most; then the rest of an answer waits in clear."""
+
+USUAL_HIGH: Final = 64 * 1024
+USUAL_LOW: Final = 16 * 1024
+"""From so much on a connection waits for its client, to so much: as with transports of asyncio."""
 
 # Where records land, and where bytes land that are copied at once; all connections share them.
 COMING: Final = memoryview(bytearray(READ_SIZE))
@@ -56,8 +67,13 @@ class Encrypted(asyncio.BufferedProtocol):
         self._is_deaf = False  # the transport: it is paused
         self._has_rest = False  # bytes came, and the connection was paused before it had them
         self._has_turn_coming = False
-        self._is_write_paused = False
+        self._is_write_paused = False  # the transport
         self._waits_for_reader = False
+        self._waiting: deque[bytes | memoryview] = deque()  # to be encrypted
+        self._waiting_size = 0
+        self._has_to_wait = False  # the connection, for its client to read
+        self._ends: Callable[[], None] | None = None  # what follows when nothing waits
+        self._high, self._low = USUAL_HIGH, USUAL_LOW
 
     # What the event loop calls.
 
@@ -87,6 +103,7 @@ class Encrypted(asyncio.BufferedProtocol):
         """The connection has ended."""
         protocol, self._protocol = self._protocol, GONE
         self._is_shut = True
+        self._forget()
         del self._records
         if self._is_open:
             self._is_open = False
@@ -97,14 +114,14 @@ class Encrypted(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The client does not read."""
         self._is_write_paused = True
-        if self._is_open:
-            self._protocol.pause_writing()
+        self._weigh()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self._is_write_paused = self._waits_for_reader = False
         if self._is_open:
-            self._protocol.resume_writing()
+            self._encrypt()
+            self._weigh()
             self._listen()
 
     # Records of the client.
@@ -160,6 +177,7 @@ class Encrypted(asyncio.BufferedProtocol):
         said = self._records.unsent()
         self._is_shut = True
         self._has_rest = False
+        self._forget()
         if said:
             self._transport.write(said)
         if not self.opened.done():
@@ -211,12 +229,16 @@ class Encrypted(asyncio.BufferedProtocol):
         return self._transport.get_extra_info(name, default)
 
     def get_write_buffer_size(self) -> int:
-        """Bytes of records that are not sent yet."""
-        return self._transport.get_write_buffer_size()
+        """Bytes that are not sent yet, encrypted or not."""
+        return self._transport.get_write_buffer_size() + self._waiting_size
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """When the connection is paused and resumed."""
-        self._transport.set_write_buffer_limits(high, low)
+        """When the connection has to wait, and goes on: not below what the transport tells of."""
+        self._high = max(USUAL_HIGH, high or 0)
+        self._low = max(USUAL_LOW, self._high // 4 if low is None else low)
+        if not self._has_to_wait:
+            # One that waits goes on when its client has read, never from inside of this call.
+            self._weigh()
 
     def write(self, data: bytes | memoryview) -> None:
         """Encrypt and send."""
@@ -224,17 +246,17 @@ class Encrypted(asyncio.BufferedProtocol):
 
     def writelines(self, parts: Iterable[bytes | memoryview]) -> None:
         """Encrypt and send several parts."""
-        if self._is_shut or self._transport.is_closing():
+        if self._is_shut or self._ends is not None or self._transport.is_closing():
             return
-        try:
-            pieces = self._records.encrypt(parts)
-        except TlsFailure as failure:
-            self._fail(failure)
-            return
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
+        parts = list(parts)
+        size = sum(map(len, parts))
+        if self._waiting or size > AHEAD_SIZE:
+            self._waiting += parts
+            self._waiting_size += size
+            self._encrypt()
         else:
-            self._transport.writelines(pieces)
+            self._send(parts)
+        self._weigh()
 
     def can_write_eof(self) -> bool:
         """Each side ends by itself."""
@@ -242,23 +264,21 @@ class Encrypted(asyncio.BufferedProtocol):
 
     def write_eof(self) -> None:
         """Say that no more comes, behind what was written."""
-        self._shut()
-        if not self._transport.is_closing():
-            self._transport.write_eof()
+        self._end_with(self._end_our_side)
 
     def close(self) -> None:
         """End the connection behind what was written."""
-        self._shut()
-        self._transport.close()
+        self._end_with(self._close)
 
     def abort(self) -> None:
         """End the connection now."""
         self._is_shut = True
+        self._forget()
         self._transport.abort()
 
     def is_closing(self) -> bool:
         """Whether the connection is about to end."""
-        return self._transport.is_closing()
+        return self._ends == self._close or self._transport.is_closing()
 
     def pause_reading(self) -> None:
         """Take no bytes for a while."""
@@ -272,6 +292,70 @@ class Encrypted(asyncio.BufferedProtocol):
             self._wait_for_turn()
         else:
             self._listen()
+
+    # Bytes for the client.
+
+    def _encrypt(self) -> None:
+        """Encrypt and send as much of what waits as the socket is about to take."""
+        transport, waiting = self._transport, self._waiting
+        while waiting and transport.get_write_buffer_size() < AHEAD_SIZE:
+            taken: list[bytes | memoryview] = []
+            room = AHEAD_SIZE
+            while waiting and room:
+                part = memoryview(waiting.popleft())
+                if len(part) > room:
+                    waiting.appendleft(part[room:])
+                    part = part[:room]
+                taken.append(part)
+                room -= len(part)
+            self._waiting_size -= AHEAD_SIZE - room
+            self._send(taken)
+        if not waiting and self._ends is not None:
+            self._ends()
+
+    def _send(self, parts: Iterable[bytes | memoryview]) -> None:
+        try:
+            pieces = self._records.encrypt(parts)
+        except TlsFailure as failure:
+            self._fail(failure)
+            return
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        else:
+            self._transport.writelines(pieces)
+
+    def _weigh(self) -> None:
+        """Have the connection wait for its client, or go on."""
+        size = self.get_write_buffer_size()
+        if not self._has_to_wait:
+            if size > self._high and self._is_open:
+                self._has_to_wait = True
+                self._protocol.pause_writing()
+        elif size <= self._low and self._is_open:
+            self._has_to_wait = False
+            self._protocol.resume_writing()
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._waiting_size = 0
+        self._ends = None
+
+    def _end_with(self, end: Callable[[], None]) -> None:
+        if self._waiting:
+            self._ends = end
+        else:
+            end()
+
+    def _end_our_side(self) -> None:
+        self._ends = None
+        self._shut()
+        if not self._transport.is_closing():
+            self._transport.write_eof()
+
+    def _close(self) -> None:
+        self._ends = None
+        self._shut()
+        self._transport.close()
 
     def _shut(self) -> None:
         if not self._is_shut:

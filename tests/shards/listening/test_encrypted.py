@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from borzoi.protocol.tls_records import PIECE_SIZE, TlsFailure, TlsRecords
-from borzoi.shards.listening.encrypted import READ_SIZE, Encrypted
+from borzoi.shards.listening.encrypted import AHEAD_SIZE, READ_SIZE, USUAL_HIGH, Encrypted
 from borzoi.shards.tls.certificate import Certificate
 from borzoi.shards.tls.context import ServerContext
 from tests.certificates import Authority
@@ -40,6 +40,10 @@ class Socket:
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
+        self.unsent: list[bytes] = []
+        self.owner: Encrypted
+        self.peer_reads = True
+        self.is_paused = False
         self.is_reading = True
         self.is_ended = False
         self.is_closed = False
@@ -50,11 +54,27 @@ class Socket:
 
     def write(self, data: bytes) -> None:
         assert self.is_open, "written behind the end"
-        self.sent.append(bytes(data))
+        (self.sent if self.peer_reads else self.unsent).append(bytes(data))
+        if self.get_write_buffer_size() > USUAL_HIGH and not self.is_paused:
+            self.is_paused = True
+            self.owner.pause_writing()
 
     def writelines(self, parts: Iterable[bytes]) -> None:
         for part in parts:
             self.write(part)
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.unsent))
+
+    def take(self) -> int:
+        """The peer takes what waits here; how much that was."""
+        self.sent += self.unsent
+        size = self.get_write_buffer_size()
+        self.unsent.clear()
+        if self.is_paused:
+            self.is_paused = False
+            self.owner.resume_writing()
+        return size
 
     def pause_reading(self) -> None:
         assert self.is_reading, "paused twice"
@@ -135,6 +155,7 @@ class World:
         self.socket = Socket()
         self.upper = upper
         self.below = Encrypted(self.loop.as_loop, context, upper)
+        self.socket.owner = self.below
         self.below.connection_made(cast(asyncio.BaseTransport, self.socket))
         self._coming, self._going = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.client = client.wrap_bio(self._coming, self._going, server_hostname="localhost")
@@ -409,16 +430,67 @@ class Chatty(TlsRecords):
 
 def test_a_peer_that_asks_and_does_not_read_is_not_heard(world: World) -> None:
     chatty = Chatty(world.below._context._context)
+    world.socket.peer_reads = False
+    world.upper.transport.write(bytes(100_000))
     world.below._records = chatty
-    world.below.pause_writing()
     world.bring(b"\x16" * 10, 1)
     # The first record of ten bytes was answered, and the rest waits in the socket.
     assert chatty.said == 1
     assert len(world.unread) == 9
     assert not world.socket.is_reading
-    world.below.resume_writing()
+    world.socket.take()
     assert world.socket.is_reading
     assert world.upper.events == ["made", "pause", "resume"]
+
+
+@pytest.mark.parametrize("high", [None, 2 * MIB])
+def test_an_answer_is_encrypted_as_it_is_taken(world: World, high: int | None) -> None:
+    transport = world.upper.transport
+    transport.set_write_buffer_limits(high, high and MIB)
+    world.socket.peer_reads = False
+    for _ in range(3):
+        transport.writelines([b"head", memoryview(DATA)])
+        assert world.socket.get_write_buffer_size() < 2 * AHEAD_SIZE
+    whole = 3 * (len(DATA) + 4)
+    assert transport.get_write_buffer_size() > whole
+    assert world.upper.events == ["made", "pause"]
+    taken = 0
+    while world.upper.events == ["made", "pause"]:
+        assert transport.get_write_buffer_size() > (MIB if high else 0)
+        taken += world.socket.take()
+    assert taken > (MIB if high else 2 * MIB)
+    while world.socket.take():
+        assert world.socket.get_write_buffer_size() < 2 * AHEAD_SIZE
+    assert world.upper.events == ["made", "pause", "resume"]
+    assert transport.get_write_buffer_size() == 0
+    assert world.heard() == (b"head" + DATA) * 3
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+def test_an_end_waits_for_what_was_written(world: World, is_half: bool) -> None:
+    transport = world.upper.transport
+    world.socket.peer_reads = False
+    transport.write(DATA)
+    if is_half:
+        transport.write_eof()
+    else:
+        transport.close()
+    assert transport.is_closing() != is_half
+    transport.write(b"more")
+    assert world.socket.is_open
+    while world.socket.take():
+        pass
+    assert not world.socket.is_open
+    assert world.heard() == DATA + b"<end>"
+
+
+def test_what_waits_is_forgotten_with_the_connection(world: World) -> None:
+    world.socket.peer_reads = False
+    world.upper.transport.write(DATA)
+    world.upper.transport.close()
+    world.upper.transport.abort()
+    assert world.socket.is_closed
+    assert world.upper.transport.get_write_buffer_size() < 2 * AHEAD_SIZE
 
 
 def test_the_memory_of_an_idle_connection(world: World) -> None:
