@@ -121,11 +121,12 @@ class TlsRecords:
                 if write(ssl, source + start, count) != count:
                     raise failure()
                 pieces.append(self.unsent())
-        if len(pieces) > 1:
-            # What was written into stays as large as a piece, for which idle ones have no use.
-            self._going = _memory()
-            lib.SSL_set_bio(ssl, self._coming, self._going)
         return pieces
+
+    def let_go(self) -> None:
+        """Give up the memory that OpenSSL wrote pieces into: it stays as large as one of them."""
+        self._going = _memory()
+        lib.SSL_set_bio(self._ssl, self._coming, self._going)
 
     def unsent(self) -> memoryview:
         """What OpenSSL has for the peer: records, or a part of a handshake."""

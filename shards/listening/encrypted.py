@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from borzoi.protocol.tls_records import TlsFailure, TlsRecords
+from borzoi.protocol.tls_records import PIECE_SIZE, TlsFailure, TlsRecords
 from borzoi.shards.tls.context import ServerContext
 
 READ_SIZE: Final = 256 * 1024
@@ -250,7 +250,7 @@ class Encrypted(asyncio.BufferedProtocol):
             return
         parts = list(parts)
         size = sum(map(len, parts))
-        if self._waiting or size > AHEAD_SIZE:
+        if self._waiting or size > PIECE_SIZE:
             self._waiting += parts
             self._waiting_size += size
             self._encrypt()
@@ -310,8 +310,11 @@ class Encrypted(asyncio.BufferedProtocol):
                 room -= len(part)
             self._waiting_size -= AHEAD_SIZE - room
             self._send(taken)
-        if not waiting and self._ends is not None:
-            self._ends()
+        if not waiting:
+            if not self._is_shut:
+                self._records.let_go()
+            if self._ends is not None:
+                self._ends()
 
     def _send(self, parts: Iterable[bytes | memoryview]) -> None:
         try:
