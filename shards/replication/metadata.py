@@ -115,8 +115,16 @@ async def open_meta(
 
 
 def bring_level(layout: DataLayout, files: Files, replay: MetaReplay) -> None:
-    """Make the local log what the lane has. Durable when it returns."""
+    """Make the local log what the lane has. Durable when it returns.
+
+    LaneDamaged if that would throw everything away: a first boot leaves one entry here at most.
+    """
     found = _last_entry(layout, files)
+    if replay.last_index == 0 and found is not None and found[0] > 1:
+        raise LaneDamaged(
+            f"the store has no metadata any more, and {layout.root} has {found[0]} entries: keep a"
+            " copy of it, and bring the deleted objects back"
+        )
     if found is None or not replay.first - 1 <= found[0] <= replay.last_index:
         _start_over(layout, files, replay)
     elif found[1] and found[1] != _entry_of(replay, found[0]):

@@ -268,7 +268,7 @@ def cluster_of(store: Path) -> str:
 
 
 def test_kills_lose_nothing_whatever_becomes_of_the_disk(tmp_path: Path) -> None:
-    done = run(tmp_path, 6, new_seed())
+    done = run(tmp_path, 4, new_seed())
     print(done.summary, done.met)
     assert done.summary.acknowledged > 0
 

@@ -7,6 +7,7 @@ import pytest
 
 from borzoi.cluster.driver import Driver
 from borzoi.cluster.keys import Checkpoint
+from borzoi.cluster.lane import LaneDamaged
 from borzoi.cluster.meta_replay import MetaReplay, read_checkpoint, write_checkpoint
 from borzoi.cluster.slots import META_LANE, DataSlot, Entry, EntryKind
 from borzoi.cluster.stores import DirectorySlots
@@ -128,6 +129,19 @@ def test_a_local_log_that_is_ahead_is_cut_back(
     Path(layout.state_log).write_bytes(b"".join(written[0]))
     bring_level(layout, FILES, replayed(written[0][:4]))
     assert streams(layout) == (4, ["s1", "s2", "s3"])
+
+
+def test_a_store_that_has_lost_everything_does_not_empty_the_disk(
+    layout: DataLayout, written: tuple[list[bytes], bytes]
+) -> None:
+    Path(layout.state_log).write_bytes(b"".join(written[0]))
+    with pytest.raises(LaneDamaged, match="the store has no metadata any more"):
+        bring_level(layout, FILES, MetaReplay())
+    assert streams(layout) == EXPECTED
+    # The root user of a first boot that ended before its entry was put.
+    Path(layout.state_log).write_bytes(written[0][0])
+    bring_level(layout, FILES, MetaReplay())
+    assert Path(layout.state_log).read_bytes() == b""
 
 
 def test_another_history_goes(layout: DataLayout, written: tuple[list[bytes], bytes]) -> None:
