@@ -37,6 +37,12 @@ FREE_PORTS: Final = {
 QUIC: Final = {"IGGY_QUIC_ENABLED": "true"}
 """Settings of a broker that also serves QUIC."""
 
+DOORS: Final = ("metrics", "websocket", "http", "quic", "liftbridge")
+KEPT: Final = frozenset({"websocket", "http", "quic", "liftbridge"})
+"""Doors beside TCP that a second start opens where the first one did, if a test knows them."""
+
+HTTP_ADDRESS: Final = "IGGY_HTTP_ADDRESS"
+
 PRESENT: Final = (sys.executable, "-c", SERVE)
 """The command line of the code under test."""
 
@@ -65,13 +71,10 @@ class BrokerProcess:
         self._command = (*wrapper, *program, "serve")
         self.settings = dict(settings or {})
         self.address = ""
-        self.metrics_address = ""
-        self.websocket_address = ""
-        self.quic_address = ""
+        self._bound: dict[str, str] = {}
+        self._known: set[str] = set()
         self.through: Callable[[socket.socket], socket.socket] | None = None
         """What a Wire makes of its socket, where the broker is not in clear text."""
-        self.http_address = ""
-        self.liftbridge_address = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._output = data.parent / f"{data.name}.output"
 
@@ -88,25 +91,60 @@ class BrokerProcess:
     def port(self) -> int:
         return int(self.address.rpartition(":")[2])
 
+    @property
+    def metrics_address(self) -> str:
+        return self.address_of("metrics")
+
+    @property
+    def websocket_address(self) -> str:
+        return self.address_of("websocket")
+
+    @property
+    def http_address(self) -> str:
+        return self.address_of("http")
+
+    @property
+    def quic_address(self) -> str:
+        return self.address_of("quic")
+
+    @property
+    def liftbridge_address(self) -> str:
+        return self.address_of("liftbridge")
+
+    def address_of(self, door: str) -> str:
+        """Where a door is; a second start opens it there again."""
+        if door == "tcp":
+            return self.address
+        self._known.add(door)
+        return self._bound.get(door, "")
+
+    def _addresses(self) -> dict[str, str]:
+        """Settings that bring a broker back where its clients know it to be.
+
+        Other doors get new ports: while it is stopped another test may be given the old ones.
+        """
+        known = {door: self._bound.get(door) for door in self._known & KEPT}
+        if HTTP_ADDRESS not in self.settings:
+            known.pop("http", None)
+        known["tcp"] = self.address
+        return {f"IGGY_{door.upper()}_ADDRESS": at for door, at in known.items() if at}
+
     def start(self, *, pass_fds: Sequence[int] = ()) -> None:
         """Start and wait until every listener accepts."""
         assert self._process is None, "the broker runs already"
         ready = self.data / "runtime" / "current_config.toml"
         ready.unlink(missing_ok=True)
         kept = {name: text for name, text in os.environ.items() if not name.startswith("IGGY_")}
+        addresses = self._addresses()
         environment = {
             **kept,
             "IGGY_SYSTEM_PATH": str(self.data),
             **FREE_PORTS,
-            # A second start is where the first one was: clients come back.
-            **({"IGGY_TCP_ADDRESS": self.address} if self.address else {}),
-            **({"IGGY_WEBSOCKET_ADDRESS": ws} if (ws := self.websocket_address) else {}),
-            **({"IGGY_QUIC_ADDRESS": quic} if (quic := self.quic_address) else {}),
-            **({"IGGY_LIFTBRIDGE_ADDRESS": lb} if (lb := self.liftbridge_address) else {}),
+            # Tests that have set a port to 0 mean the first start.
+            **{name: at for name, at in addresses.items() if name != HTTP_ADDRESS},
             **self.settings,
+            **{name: at for name, at in addresses.items() if name == HTTP_ADDRESS},
         }
-        if self.http_address and "IGGY_HTTP_ADDRESS" in self.settings:
-            environment["IGGY_HTTP_ADDRESS"] = self.http_address
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command,
@@ -130,11 +168,7 @@ class BrokerProcess:
         wait_for(is_ready, START_TIMEOUT_S)
         bound = tomllib.loads(ready.read_text())
         self.address = bound["tcp"]["address"]
-        self.metrics_address = bound["metrics"]["address"]
-        self.websocket_address = bound["websocket"]["address"]
-        self.http_address = bound["http"]["address"]
-        self.quic_address = bound["quic"]["address"]
-        self.liftbridge_address = bound["liftbridge"]["address"]
+        self._bound = {door: bound[door]["address"] for door in DOORS}
 
     def stop(self) -> int:
         """Stop in an orderly way; the exit code."""

@@ -16,8 +16,11 @@ class Arriving:
         self.streams: dict[int, bytearray] = {}
         self.ended: set[int] = set()
         self.resets: dict[int, int] = {}
-        self.quic = self
+        self.quic = self.udp = self
         self._sent = 0
+
+    def fileno(self) -> int:
+        return 0
 
     def get_send_buffer_size(self) -> int:
         return 0

@@ -6,6 +6,7 @@ clients; the tests of this folder run through all of them.
 
 import os
 from collections.abc import Sequence
+from http.client import HTTPConnection
 from typing import Final, Protocol, TypeAlias
 
 import psutil
@@ -194,12 +195,13 @@ class HttpDoor:
 
     def channels(self, broker: BrokerProcess, per_shard: int) -> dict[int, list[Channel]]:
         workers = broker.workers()
+        kept: dict[int, HTTPConnection] = {}
 
         def shard_of(port: int) -> int | None:
             return _shards_of(workers, {port})[port]
 
         return {
-            shard: [HttpChannel(broker, shard, shard_of) for _ in range(per_shard)]
+            shard: [HttpChannel(broker, shard, shard_of, kept) for _ in range(per_shard)]
             for shard in workers
         }
 

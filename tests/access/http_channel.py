@@ -6,7 +6,6 @@ The requests are those of the client of this project (client/web/requests.py): a
 import http.client
 import json
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from typing import Final, Protocol
 
 from borzoi.client.web.requests import JOIN, LEAVE, ROWS, HttpAsk, ask_of, ask_to_send
@@ -69,37 +68,47 @@ def status_of(status: int, content_type: str, body: bytes) -> int:
 
 
 class HttpChannel:
-    """Requests of one user to one shard. A connection lives as long as one call of this."""
+    """Requests of one user to one shard."""
 
     def __init__(
-        self, broker: BrokerProcess, shard: int, shard_of: Callable[[int], int | None]
+        self,
+        broker: BrokerProcess,
+        shard: int,
+        shard_of: Callable[[int], int | None],
+        kept: dict[int, http.client.HTTPConnection],
     ) -> None:
-        """`shard_of` says which shard holds the other end of a port of ours."""
+        """`shard_of` says which shard holds the other end of a port of ours.
+
+        `kept` has the connection to each shard, which all channels share: who asks is said by the
+        token of a request.
+        """
         self._address = broker.http_address
         self._shard = shard
         self._shard_of = shard_of
+        self._kept = kept
         self._token = ""
 
     def login(self, username: str, password: str) -> int:
         """Log in; the status."""
         body = json.dumps({"username": username, "password": password}).encode()
-        with closing(self._connected()) as connection:
-            connection.request("POST", "/users/login", body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            found = answer.read()
+        connection = self._connection()
+        connection.request("POST", "/users/login", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        found = answer.read()
         if answer.status == 200:
             self._token = json.loads(found)["access_token"]["token"]
         return status_of(answer.status, answer.headers["Content-Type"], found)
 
     def statuses(self, requests: Sequence[Request]) -> list[int]:
         """Send one after the other."""
-        with closing(self._connected()) as connection:
-            return [self._status(connection, one) for one in requests]
+        return [self._status(one) for one in requests]
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """End the connection; the next channel makes another."""
+        if connection := self._kept.pop(self._shard, None):
+            connection.close()
 
-    def _status(self, connection: http.client.HTTPConnection, request: Request) -> int:
+    def _status(self, request: Request) -> int:
         command = CLASSIC.requests[request.code](memoryview(request.payload))
         if isinstance(command, GetMe):
             return NO_ENDPOINT
@@ -107,9 +116,16 @@ class HttpChannel:
         headers = {"Accept": asked.accept, "Content-Type": asked.content_type}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
+        connection = self._connection()
         connection.request(asked.method, asked.path, bytes(asked.body), headers)
         answer = connection.getresponse()
         return status_of(answer.status, answer.headers.get("Content-Type", ""), answer.read())
+
+    def _connection(self) -> http.client.HTTPConnection:
+        connection = self._kept.get(self._shard)
+        if connection is None or connection.sock is None:
+            connection = self._kept[self._shard] = self._connected()
+        return connection
 
     def _connected(self) -> http.client.HTTPConnection:
         for _ in range(TRIES_MAX):

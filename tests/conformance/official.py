@@ -5,7 +5,6 @@ broker is one more line in TRANSPORTS; nothing else changes here. Two tests that
 take a few of them.
 """
 
-import tomllib
 from typing import Final, NamedTuple
 
 from apache_iggy import IggyClient, PollingStrategy, ReceiveMessage, SendMessage
@@ -64,10 +63,7 @@ class Received(NamedTuple):
 
 def address_of(broker: BrokerProcess, transport: str) -> str:
     """Where the broker really listens, as it says itself."""
-    config = tomllib.loads((broker.data / "runtime" / "current_config.toml").read_text())
-    address = config[TRANSPORTS[transport].door]["address"]
-    assert isinstance(address, str)
-    return address
+    return broker.address_of(TRANSPORTS[transport].door)
 
 
 def client_for(broker: BrokerProcess, transport: str, credentials: str = "iggy:iggy") -> IggyClient:

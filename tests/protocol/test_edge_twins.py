@@ -149,7 +149,7 @@ def signed(body: bytes, message_count: int) -> bytes:
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data(), any_batches, st.booleans(), st.booleans())
 def test_consensus_batches(
     data: st.DataObject, batch: list[Message], is_signed: bool, at_the_start: bool
@@ -179,7 +179,7 @@ def test_looked_up_consensus_sends(data: st.DataObject, at_the_start: bool) -> N
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data(), bare_batches, times, st.booleans())
 def test_old_batches(
     data: st.DataObject, batch: list[Message], origin: int, at_the_start: bool
@@ -196,7 +196,7 @@ def test_old_batches(
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data(), bare_batches, st.booleans())
 def test_short_batches(data: st.DataObject, batch: list[Message], at_the_start: bool) -> None:
     indexes, messages = map(bytes, foreign.short_batch(batch))
@@ -246,7 +246,7 @@ def in_offset_order(batch: list[Message], data: st.DataObject) -> list[Message]:
 
 
 @pytest.mark.slow
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(
     st.data(),
     st.lists(stored_batches, max_size=3),
